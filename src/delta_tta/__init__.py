@@ -1,0 +1,32 @@
+"""delta-tta keeps a trained image classifier accurate while it predicts.
+
+model = delta_tta.adapt(model, "tent+delta")
+for images in stream:
+logits = model(images)
+"""
+
+from .adapt import adapt
+from .adapter import Adapter
+from .errors import DeltaError, InputError, MethodError, ModelError, SettingError, StateError
+from .norms import register_norm
+from .recipe import methods
+from .settings import PRESETS, Settings
+from .signals import Signals
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PRESETS",
+    "Adapter",
+    "DeltaError",
+    "InputError",
+    "MethodError",
+    "ModelError",
+    "SettingError",
+    "Settings",
+    "Signals",
+    "StateError",
+    "adapt",
+    "methods",
+    "register_norm",
+]

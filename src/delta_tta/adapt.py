@@ -1,0 +1,44 @@
+"""The entry: adapt(model, "tent+delta")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from .adapter import Adapter
+from .errors import ModelError, SettingError
+from .recipe import parse
+from .settings import make_settings
+
+
+def adapt(model: nn.Module, method: str, preset: str | None = None, **settings: Any) -> Adapter:
+    """Wrap a trained classifier so that it adapts to the stream while it predicts.
+
+    Args:
+        model: any classifier that returns logits (B, K). Its batch norm layers are replaced in place until
+            `unload`.
+        method: an objective and its parts in the paper's notation, such as "tent+delta"; `methods()` lists them.
+        preset: the paper's settings for "cifar10-c", "cifar100-c", "imagenet-c", "imagenet-r" or "ytbb-sub". Without
+            one, ImageNet-C's apply.
+        **settings: any field of `Settings`, over the preset's.
+
+    Example:
+        >>> import torch, delta_tta
+        >>> net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(),
+        ...                           torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 10))
+        >>> model = delta_tta.adapt(net, "tent+delta", lr=1e-3)
+        >>> model(torch.randn(16, 3, 8, 8)).shape
+        torch.Size([16, 10])
+        >>> model.signals.step
+        1
+    """
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"Expected `model` to be a torch.nn.Module, but got {type(model).__name__}.")
+    if isinstance(model, Adapter):
+        raise ModelError("The model is an adapter already; call unload() on it first.")
+    recipe = parse(method)
+    chosen = make_settings(preset, settings)
+    if chosen.prior > 0 and str(recipe) != "bn":
+        raise SettingError(f"Setting `prior` belongs to method 'bn', but the method is '{recipe}'.")
+    return Adapter(model, recipe, chosen)

@@ -1,0 +1,38 @@
+"""The errors a user can meet; each says what was expected, what came, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class DeltaError(Exception):
+    """Base of all errors raised on purpose by delta-tta."""
+
+
+class MethodError(DeltaError, ValueError):
+    """The method string is not a sentence of the grammar, or makes no sense."""
+
+
+class SettingError(DeltaError, ValueError):
+    """A setting or preset is unknown, of the wrong type or out of range."""
+
+
+class ModelError(DeltaError, ValueError):
+    """The model does not have what the method needs."""
+
+
+class InputError(DeltaError, ValueError):
+    """A batch, or what the model makes of it, cannot be used; nothing has been changed."""
+
+
+class StateError(DeltaError, ValueError):
+    """A saved state does not belong to this adapter, or the adapter is in no state to do this."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the end of an error message: the nearest valid name, then all of them."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"{hint} Known: {', '.join(names)}."

@@ -1,0 +1,96 @@
+"""Find the norm layers of a model, put ours in their place, and put the originals back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..errors import ModelError
+from ..settings import Settings
+from .layers import AdaptiveNorm, Phase, Tail
+
+_TAILS: dict[type, Tail | None] = {_BatchNorm: None, nn.SyncBatchNorm: None}
+
+
+def register_norm(kind: type[_BatchNorm], tail: Tail | None = None) -> None:
+    """Teach delta-tta a BatchNorm subclass with a forward of its own.
+
+    Args:
+        kind: the subclass.
+        tail: what its forward does after normalising, called with the layer and the normalised features; None
+            if nothing.
+    """
+    _TAILS[kind] = tail
+
+
+def _drop_and_activate(layer: Any, y: Tensor) -> Tensor:
+    activated: Tensor = layer.act(layer.drop(y))
+    return activated
+
+
+def _tail_of(name: str, layer: _BatchNorm) -> Tail | None:
+    """The first class that writes `forward` decides what happens after normalising."""
+    for kind in type(layer).__mro__:
+        if kind in _TAILS:
+            return _TAILS[kind]
+        if kind.__module__.startswith("timm.") and kind.__name__ in ("BatchNormAct2d", "SyncBatchNormAct"):
+            return _drop_and_activate
+        if "forward" in vars(kind):
+            break
+    raise ModelError(
+        f"Layer {name!r} is a {type(layer).__name__}, a BatchNorm with a forward of its own that delta-tta does not "
+        "know. Say what it does after normalising: delta_tta.register_norm(TheClass, lambda layer, y: ...)."
+    )
+
+
+class NormSites:
+    """The places in a model where a batch norm stands, by name; one layer in two places is one site."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.originals: dict[str, _BatchNorm] = {}
+        self._places: dict[str, list[tuple[nn.Module, str]]] = {}
+        self.replacements: dict[str, AdaptiveNorm] = {}
+        names: dict[int, str] = {}
+        for path, parent in model.named_modules():
+            for child_name, child in parent._modules.items():  # named_children() would hide a second place
+                if isinstance(child, AdaptiveNorm):
+                    raise ModelError("The model is being adapted already; call unload() on its adapter first.")
+                if isinstance(child, _BatchNorm):
+                    name = names.setdefault(id(child), f"{path}.{child_name}".lstrip("."))
+                    self.originals[name] = child
+                    self._places.setdefault(name, []).append((parent, child_name))
+
+    def swap(self, kind: type[AdaptiveNorm], settings: Settings, phase: Phase) -> None:
+        """Replace every batch norm; on any error the model is as it was."""
+        layers = {name: kind(layer, _tail_of(name, layer), settings, phase) for name, layer in self.originals.items()}
+        for name, layer in layers.items():
+            for attribute, hooks in vars(self.originals[name]).items():
+                if attribute.startswith(("_forward_hooks", "_forward_pre_hooks")):
+                    setattr(layer, attribute, hooks)  # shared: a user's hooks go on working, and can be removed
+            self._put(name, layer)
+        self.replacements = layers
+
+    def restore(self) -> None:
+        """Put the original layers back."""
+        for name, layer in self.originals.items():
+            self._put(name, layer)
+        self.replacements = {}
+
+    def bake(self) -> None:
+        """Give the original layers the statistics that ours answer with."""
+        for name, layer in self.replacements.items():
+            statistics, original = layer.baked(), self.originals[name]
+            if statistics is None:
+                original.running_mean = original.running_var = original.num_batches_tracked = None
+                original.track_running_stats = False
+            else:
+                mean, var = statistics
+                like = original.weight if original.weight is not None else mean
+                original.running_mean, original.running_var = mean.to(like.dtype), var.to(like.dtype)
+                original.track_running_stats = True
+
+    def _put(self, name: str, layer: nn.Module) -> None:
+        for parent, child_name in self._places[name]:
+            setattr(parent, child_name, layer)

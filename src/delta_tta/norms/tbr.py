@@ -1,0 +1,99 @@
+"""Test-time batch renormalisation, as one function with its own gradient (Zhao, Chen, Xia 2023, equation 1).
+
+The paper, with b for the batch, e for the test-time moving average, and sg for stop-gradient:
+
+    v* = (v − μ_b) / σ_b · r + d,    r = sg(σ_b) / σ_e,    d = (sg(μ_b) − μ_e) / σ_e,    out = γ v* + β
+
+Value. With r and d put in, the batch statistics cancel: v* = (v − μ_e) / σ_e. That is batch norm in eval mode
+with the moving averages, one fast call.
+
+Gradient. r and d are constants, so v* is r times train-mode batch norm plus d. Hence the gradient to v is that of
+train-mode batch norm with the weight γ·r, and with x̂ = (v − μ_b) / σ_b
+
+    ∂γ = Σ g·v* = r · Σ g·x̂ + d · Σ g,    ∂β = Σ g.
+
+The batch statistics are needed by the gradient only, so they are measured in the backward pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from .statistics import Observation
+
+
+class Renormalise(torch.autograd.Function):
+    """out = γ ((v − μ_b) / σ_b · r + d) + β."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        v: Tensor,
+        gamma: Tensor | None,
+        beta: Tensor | None,
+        mean: Tensor,
+        std: Tensor,
+        observation: Observation,
+    ) -> Tensor:
+        """Normalise with the moving averages alone."""
+        ctx.save_for_backward(v, gamma, mean, std)
+        ctx.observation = observation
+        return eval_norm(v, gamma, beta, mean, std)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        """Train-mode batch norm's gradient, rescaled by r and d."""
+        v, gamma, mean, std = ctx.saved_tensors
+        mean_b, std_b = ctx.observation.statistics
+        r = std_b / std
+        d = (mean_b - mean) / std
+        needs_v, needs_gamma, needs_beta, *_ = ctx.needs_input_grad
+        grad_v, grad_xhat, grad_sum = torch.ops.aten.native_batch_norm_backward(
+            g,
+            v,
+            r if gamma is None else r * gamma,
+            None,
+            None,
+            mean_b,
+            std_b.reciprocal(),
+            True,  # train mode: the gradient passes through the batch statistics
+            0.0,  # eps is already inside std_b
+            (needs_v, needs_gamma, needs_gamma or needs_beta),
+        )
+        if needs_gamma:
+            grad_gamma = torch.addcmul(r * grad_xhat, d, grad_sum)
+        # autograd itself rounds the gradients of a half-precision γ and β to their type
+        return grad_v, grad_gamma if needs_gamma else None, grad_sum if needs_beta else None, None, None, None
+
+
+def renormalise_by_terms(
+    v: Tensor, gamma: Tensor | None, beta: Tensor | None, mean: Tensor, std: Tensor, observation: Observation
+) -> Tensor:
+    """The same term by term, for torch.compile, which cannot see into `Renormalise` and fuses this instead."""
+    x = v.to(mean.dtype)
+    var_b, mean_b = torch.var_mean(x, [i for i in range(x.dim()) if i != 1], correction=0, keepdim=True)
+    std_b = (var_b + observation.eps).sqrt()
+    observation.note(mean_b.detach().flatten(), std_b.detach().flatten())
+    shape = mean_b.shape
+    r = std_b.detach() / std.view(shape)
+    d = (mean_b.detach() - mean.view(shape)) / std.view(shape)
+    out = (x - mean_b) / std_b * r + d
+    if gamma is not None:
+        out = out * gamma.view(shape)
+    if beta is not None:
+        out = out + beta.view(shape)
+    return out.to(v.dtype)
+
+
+def eval_norm(v: Tensor, gamma: Tensor | None, beta: Tensor | None, mean: Tensor, std: Tensor) -> Tensor:
+    """γ (v − μ) / σ + β; gradients treat μ and σ as constants."""
+    if gamma is not None and gamma.dtype != mean.dtype:  # a half-precision model: statistics stay float32
+        gamma = gamma.to(mean.dtype)
+    if beta is not None and beta.dtype != mean.dtype:
+        beta = beta.to(mean.dtype)
+    return torch.batch_norm(v, gamma, beta, mean, std * std, False, 0.0, 0.0, False)

@@ -1,0 +1,43 @@
+"""What the model says about one batch, in the forms that objectives and reweightings ask for."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+class Prediction:
+    """Probabilities, labels and entropies of one batch of logits (B, K), each computed once.
+
+    Half-precision logits are read in float32. `log_p` and `entropy` carry gradients; `p` and `label` do not.
+    """
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+
+    @property
+    def classes(self) -> int:
+        """K."""
+        return self.logits.shape[1]
+
+    @cached_property
+    def log_p(self) -> Tensor:
+        """Log p, (B, K), with gradient."""
+        return self.logits.log_softmax(1)
+
+    @cached_property
+    def p(self) -> Tensor:
+        """p, (B, K), without gradient."""
+        return self.log_p.detach().exp()
+
+    @cached_property
+    def label(self) -> Tensor:
+        """y* = argmax p, (B,)."""
+        return self.logits.detach().argmax(1)
+
+    @cached_property
+    def entropy(self) -> Tensor:
+        """H = −Σ p log p, (B,), with gradient."""
+        return -(self.log_p.exp() * self.log_p).sum(1)

@@ -1,0 +1,122 @@
+"""The grammar: from "tent+delta" to a choice of statistics, objective and reweighting."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import get_args
+
+from . import norms, objectives, reweighting  # noqa: F401  (they register the words)
+from .errors import MethodError, nearest
+from .words import WORDS, Room, Word
+
+ABBREVIATIONS = {"delta": ("tbr", "dot")}
+"""Parts that stand for several."""
+
+LINES = {"delta": "the paper's method: tbr and dot together (DELTA, Zhao et al. 2023)"}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A method as a choice of words; the fourth, when to update, is a setting."""
+
+    statistics: str
+    objective: str | None = None
+    reweighting: str | None = None
+
+    def __str__(self) -> str:
+        """Return the shortest way to write it."""
+        if self.objective is None:
+            return self.statistics
+        parts = [] if self.statistics == "bn" else [self.statistics]
+        parts += [self.reweighting] if self.reweighting else []
+        for short, long in ABBREVIATIONS.items():
+            if tuple(parts) == long:
+                parts = [short]
+        return "+".join([self.objective, *parts])
+
+
+def parse(method: str) -> Recipe:
+    """Read a method string, or say why it cannot be read and what to write instead."""
+    if not isinstance(method, str):
+        raise MethodError(f"Expected `method` to be a string such as 'tent+delta', but got {method!r}.")
+    first, *parts = (piece.strip().lower() for piece in method.split("+"))
+    _check_words(method, first, parts)
+    words = [*itertools.chain.from_iterable(ABBREVIATIONS.get(part, (part,)) for part in parts)]
+    for name in words:
+        if [first, *words].count(name) > 1:
+            raise MethodError(f"{method!r} says {name!r} twice ('delta' is 'tbr+dot'); write it once.")
+
+    def chosen(room: str) -> list[str]:
+        return [name for name in words if WORDS[name].room == room]
+
+    statistics, reweightings = chosen("statistics"), chosen("reweighting")
+    objective = first if WORDS[first].room == "objective" else None
+    if objective is None:
+        if first != "bn" and statistics:
+            raise MethodError(
+                f"{method!r} names two kinds of statistics, {first!r} and {statistics[0]!r}; "
+                f"write 'bn+{statistics[0]}' or 'tent+{statistics[0]}'."
+            )
+        if reweightings:
+            raise MethodError(
+                f"{method!r} makes no sense: {reweightings[0]!r} weighs the samples of a loss, and {first!r} "
+                f"minimises none. Write 'tent+{parts[-1]}', or {first!r} alone."
+            )
+        if "tbr" in statistics:
+            raise MethodError(
+                f"{method!r} makes no sense: without a loss there is no gradient, and TBR equals TEMA. Write 'bn+tema'."
+            )
+    if len(statistics) > 1:
+        raise MethodError(f"{method!r} names two kinds of statistics, {' and '.join(statistics)}; choose one.")
+    if len(reweightings) > 1:
+        raise MethodError(f"{method!r} names two reweightings, {' and '.join(reweightings)}; choose one.")
+    default = "bn" if objective else first
+    return Recipe(statistics[0] if statistics else default, objective, reweightings[0] if reweightings else None)
+
+
+def _check_words(method: str, first: str, parts: list[str]) -> None:
+    starts = [name for name, w in WORDS.items() if w.alone]
+    follows = [*(name for name, w in WORDS.items() if w.part), *ABBREVIATIONS]
+    if first not in starts:
+        if first in follows:
+            raise MethodError(f"{first!r} is a part, not a method by itself; write 'tent+{first}'.")
+        raise MethodError(f"Unknown method {first!r} in {method!r}.{nearest(first, starts)}")
+    for part in parts:
+        if part not in follows:
+            why = "starts a method and cannot follow '+'." if part in starts else "is unknown as a part."
+            raise MethodError(f"{part!r} in {method!r} {why}{nearest(part, follows)}")
+
+
+def _words() -> list[Word]:
+    """Return the words room by room."""
+    return sorted(WORDS.values(), key=lambda w: get_args(Room).index(w.room))
+
+
+def methods() -> dict[str, str]:
+    """List every word a method string can be made of, with one line each; parts begin with "+".
+
+    >>> import delta_tta
+    >>> for name, line in delta_tta.methods().items():
+    ...     print(f"{name:8} {line}")  # doctest: +ELLIPSIS
+    source   the model as it is, nothing adapts
+    ...
+    """
+    alone = {w.name: w.line for w in _words() if w.alone}
+    parts = {f"+{w.name}": w.line for w in _words() if w.part}
+    return {**alone, **parts, **{f"+{name}": LINES[name] for name in ABBREVIATIONS}}
+
+
+def sentences() -> list[str]:
+    """List every method that can be written, in its shortest form."""
+    starts = [w.name for w in _words() if w.alone]
+    parts = [w.name for w in _words() if w.part]
+    found: dict[str, None] = {}
+    for start in starts:
+        for count in range(len(parts) + 1):
+            for chosen in itertools.combinations(parts, count):
+                try:
+                    found[str(parse("+".join([start, *chosen])))] = None
+                except MethodError:
+                    continue
+    return list(found)

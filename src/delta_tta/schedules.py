@@ -1,0 +1,107 @@
+"""When to update: every batch, slowly, or over a sliding window; and in whose time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .errors import InputError
+from .learner import Learner, Update
+from .prediction import Prediction
+from .signals import Outcome
+
+
+class Every:
+    """Answer a batch and learn from it."""
+
+    def __init__(self, learner: Learner, length: int) -> None:
+        self.learner = learner
+        self.length = length
+        self.cache: Tensor | None = None
+
+    def answer(self, x: Tensor, later: bool) -> tuple[Tensor, Update]:
+        """Return the logits of x and what is to be done after the answer."""
+        return self.learner.observe(x, later)
+
+    def reset(self) -> None:
+        """Forget the samples kept."""
+        self.cache = None
+
+    def _with_cache(self, x: Tensor) -> Tensor:
+        if self.cache is None:
+            return x.clone()
+        if self.cache.shape[1:] != x.shape[1:]:
+            raise InputError(
+                f"Expected samples of shape {tuple(self.cache.shape[1:])} like the ones kept for the next update, "
+                f"but got {tuple(x.shape[1:])}. Call reset() before the shape changes, or use update='every'."
+            )
+        return torch.cat([self.cache, x])
+
+
+class Slow(Every):
+    """Answer without learning; learn from each `length` samples when they are full.
+
+    Every sample is learnt from once, in order, in updates of exactly `length`, whatever the batch sizes.
+    """
+
+    def answer(self, x: Tensor, later: bool) -> tuple[Tensor, Update]:
+        """Answer at once."""
+        kept = self._with_cache(x)
+        logits = self.learner.predict(x)
+        *full, rest = kept.split(self.length) if len(kept) % self.length else (*kept.split(self.length), None)
+        self.cache = rest
+
+        def update() -> Outcome:
+            if not full:
+                return Outcome(
+                    entropy=float(Prediction(logits).entropy.mean()),
+                    frequencies=self.learner.reweighting_memory.get("z"),
+                    skipped=f"collecting samples: {len(kept)} of {self.length}",
+                )
+            for samples in full:
+                outcome = self.learner.observe(samples)[1]()
+            return outcome
+
+        return logits, update
+
+
+class Window(Every):
+    """Answer and learn with the last `length` samples at every batch (L/B times the cost)."""
+
+    def answer(self, x: Tensor, later: bool) -> tuple[Tensor, Update]:
+        """Answer the new samples as part of the window."""
+        window = self._with_cache(x)[-max(self.length, len(x)) :]
+        logits, update = self.learner.observe(window, later)
+        self.cache = window[-self.length :]
+        return logits[-len(x) :], update
+
+
+SCHEDULES: dict[str, type[Every]] = {"every": Every, "slow": Slow, "window": Window}
+
+
+class Worker:
+    """Runs one update at a time in a thread of its own; its exceptions reach whoever waits for it."""
+
+    def __init__(self) -> None:
+        self._executor: ThreadPoolExecutor | None = None
+        self._pending: Future[None] | None = None
+
+    def submit(self, task: Callable[[], None], device: str) -> None:
+        """Start a task under the caller's autocast; the caller has waited for the one before."""
+        autocast = torch.autocast(device, torch.get_autocast_dtype(device), enabled=torch.is_autocast_enabled(device))
+        self._executor = self._executor or ThreadPoolExecutor(1, thread_name_prefix="delta-tta")
+        self._pending = self._executor.submit(autocast(task))
+
+    def wait(self) -> None:
+        """Return when nothing is running; raise what the last task raised."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def __reduce__(self) -> tuple[type[Worker], tuple[Any, ...]]:
+        """A copy is a new worker: threads cannot be copied."""
+        return Worker, ()

@@ -1,0 +1,39 @@
+"""What an adapter reports after each batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What one update did.
+
+    Attributes:
+        loss: the loss that was minimised; None if there was none.
+        entropy: mean entropy of the predictions, in nats.
+        used: share of the samples that trained, 0 to 1; None if the method has no loss.
+        frequencies: DOT's estimate z of the class frequencies after the batch, (K,); None without DOT.
+        skipped: why no optimizer step was taken although the method has one; None if one was.
+    """
+
+    loss: float | None = None
+    entropy: float | None = None
+    used: float | None = None
+    frequencies: Tensor | None = None
+    skipped: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Signals(Outcome):
+    """The last update, and how far the adapter has come.
+
+    Attributes:
+        step: batches answered since the last reset.
+        samples: samples answered since the last reset.
+    """
+
+    step: int = 0
+    samples: int = 0

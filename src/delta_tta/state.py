@@ -1,0 +1,109 @@
+"""Saving and restoring what adaptation changed: kilobytes, not the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .errors import StateError
+from .learner import Learner
+from .norms.layers import MovingAverage
+from .recipe import Recipe
+from .schedules import Every
+from .settings import Settings
+
+FORMAT = "delta-tta state 1"
+HARMLESS = {"background"}
+"""Settings that do not change any result, so a state may travel between their values."""
+
+
+def capture(learner: Learner, schedule: Every) -> dict[str, Any]:
+    """Copy everything that reset() would undo."""
+    optimizer = learner.optimizer.state if learner.optimizer is not None else {}
+    return {
+        "classes": learner.classes,
+        "parameters": {name: p.detach().clone() for name, p in learner.subject.parameters.items()},
+        "statistics": {
+            name: {"mean": norm.mean.clone(), "std": norm.std.clone()}
+            for name, norm in _averages(learner).items()
+            if norm.mean is not None and norm.std is not None
+        },
+        "optimizer": {name: _copied(optimizer[p]) for name, p in learner.subject.parameters.items() if p in optimizer},
+        "objective": _copied(learner.objective_memory),
+        "reweighting": _copied(learner.reweighting_memory),
+        "cache": None if schedule.cache is None else schedule.cache.clone(),
+    }
+
+
+def check(state: Mapping[str, Any], recipe: Recipe, settings: Settings, learner: Learner) -> None:
+    """Raise unless the state was saved by an adapter like this one."""
+    if not isinstance(state, Mapping) or state.get("format") != FORMAT:
+        found = state.get("format") if isinstance(state, Mapping) else type(state).__name__
+        raise StateError(f"Expected a state saved by an adapter ({FORMAT!r}), but found {found!r}.")
+    if state["method"] != str(recipe):
+        raise StateError(
+            f"The state was saved by method {state['method']!r}, but this adapter runs '{recipe}'; "
+            f"make one with adapt(model, {state['method']!r})."
+        )
+    mine = asdict(settings)
+    differ = [k for k, v in state["settings"].items() if k not in HARMLESS and mine.get(k) != v]
+    if differ:
+        raise StateError(
+            "The state was saved with other settings: "
+            + ", ".join(f"{k}={state['settings'][k]!r} (here {mine.get(k)!r})" for k in differ)
+            + ". Make the adapter with the same."
+        )
+    shapes = {name: p.shape for name, p in learner.subject.parameters.items()}
+    if {name: p.shape for name, p in state["parameters"].items()} != shapes:
+        raise StateError("The state's parameters have other names or shapes: it was saved for another model.")
+    widths = {name: norm.source.num_features for name, norm in _averages(learner).items()}
+    for name, pair in state["statistics"].items():
+        if any(t.shape != (widths.get(name),) for t in pair.values()):
+            raise StateError(f"The state's statistics of layer {name!r} do not fit: it was saved for another model.")
+
+
+def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None:
+    """Write a checked state into a learner that was just reset."""
+    parameters = learner.subject.parameters
+    with torch.no_grad():
+        for name, p in parameters.items():
+            p.copy_(state["parameters"][name])
+    for name, pair in state["statistics"].items():
+        norm, device = _averages(learner)[name], _device(learner)
+        norm.mean, norm.std = (pair[key].clone().to(device) for key in ("mean", "std"))
+    if learner.optimizer is not None:
+        for name, values in state["optimizer"].items():
+            learner.optimizer.state[parameters[name]] = _copied(values)
+    learner.objective_memory = _copied(state["objective"])
+    learner.reweighting_memory = _copied(state["reweighting"])
+    schedule.cache = None if state["cache"] is None else state["cache"].clone()
+    learner.classes = state["classes"]
+    device = _device(learner)
+    move(lambda t: t.to(device), learner, schedule)
+
+
+def move(fn: Callable[[Tensor], Tensor], learner: Learner, schedule: Every) -> None:
+    """Apply fn to every tensor that no module owns."""
+    optimizer = learner.optimizer.state.values() if learner.optimizer is not None else ()
+    for owner in (learner.subject.source, learner.objective_memory, learner.reweighting_memory, *optimizer):
+        for key, value in owner.items():
+            if isinstance(value, Tensor) and key != "step":  # Adam's step counts stay on the CPU
+                owner[key] = fn(value)
+    if schedule.cache is not None:
+        schedule.cache = fn(schedule.cache)
+
+
+def _averages(learner: Learner) -> dict[str, MovingAverage]:
+    return {name: norm for name, norm in learner.subject.norms.items() if isinstance(norm, MovingAverage)}
+
+
+def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value.clone() if isinstance(value, Tensor) else value for key, value in values.items()}
+
+
+def _device(learner: Learner) -> torch.device:
+    return next((p.device for p in learner.subject.model.parameters()), torch.device("cpu"))

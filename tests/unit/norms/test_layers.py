@@ -1,0 +1,180 @@
+"""The stand-in layers: where averages start, when they change, and every kind of batch norm."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import delta_tta
+from delta_tta.norms import Phase, Tbr
+from delta_tta.settings import Settings
+from nets import CLASSES, SharedNorm, batches, conv_net, flat_net, randomise_statistics, same, snapshot, volume_net
+from plain import PlainNorm
+
+
+def layer_of(adapter, index=0):
+    return list(adapter._learner.subject.norms.values())[index]
+
+
+def test_before_any_batch_predict_is_the_source_model():
+    net = conv_net().eval()
+    x = batches(1)[0]
+    with torch.no_grad():
+        expected = copy.deepcopy(net)(x)
+    for method in ("source", "tema", "tent+delta"):
+        adapter = delta_tta.adapt(copy.deepcopy(net), method)
+        assert torch.allclose(adapter.predict(x), expected, atol=1e-5)
+
+
+def test_init_first_starts_at_the_first_batch():
+    adapter = delta_tta.adapt(flat_net(), "tent+tbr", init="first")
+    x = batches(1, size=4, shape=(6,))[0]
+    features = adapter.model[0](x).detach()
+    adapter(x)
+    assert torch.allclose(layer_of(adapter).mean, features.mean(0), atol=1e-6)
+    assert torch.allclose(layer_of(adapter).std, (features.var(0, correction=0) + 1e-5).sqrt(), atol=1e-6)
+
+
+def test_init_inherit_starts_at_the_source():
+    net = flat_net()
+    mean, var = net[1].running_mean.clone(), net[1].running_var.clone()
+    adapter = delta_tta.adapt(net, "tema", init="inherit", alpha=0.75)
+    x = batches(1, size=4, shape=(6,))[0]
+    features = net[0](x).detach()
+    adapter(x)
+    assert torch.allclose(layer_of(adapter).mean, 0.75 * mean + 0.25 * features.mean(0), atol=1e-6)
+    expected = 0.75 * (var + 1e-5).sqrt() + 0.25 * (features.var(0, correction=0) + 1e-5).sqrt()
+    assert torch.allclose(layer_of(adapter).std, expected, atol=1e-6)
+    assert torch.equal(net[1].source.running_mean, mean)
+
+
+@pytest.mark.parametrize(
+    ("shape", "trusted"),
+    [
+        ((8, 3, 40, 40), False),
+        ((9, 3, 7, 1), False),
+        ((9, 3, 8, 1), True),
+        ((64, 3, 1, 1), True),
+        ((1, 3, 1, 1), False),
+    ],
+)
+def test_init_auto_trusts_a_first_batch_that_is_large_enough(shape, trusted):
+    def averages(init):
+        layer = Tbr(nn.BatchNorm2d(3), None, Settings(init=init), phase)
+        layer(x)
+        layer.commit()
+        return layer.mean
+
+    phase, x = Phase(), torch.randn(shape)
+    phase.adapting = True
+    assert torch.equal(averages("auto"), averages("first" if trusted else "inherit"))
+    assert not torch.equal(averages("first"), averages("inherit"))
+
+
+def test_a_degenerate_first_batch_does_not_blow_up_under_auto():
+    """One sample on 1×1 maps has σ = sqrt(eps): outputs 1000 times too large under "first"."""
+    stream = batches(6, size=1, shape=(6,))
+    sizes = {}
+    for init in ("first", "auto"):
+        adapter = delta_tta.adapt(flat_net(), "tema", init=init)
+        sizes[init] = max(float(adapter(x).abs().max()) for x in stream)
+    assert sizes["first"] > 50 * sizes["auto"]
+
+
+def test_averages_move_although_nothing_is_selected():
+    adapter = delta_tta.adapt(conv_net(sharp=0.01), "pl+delta", threshold=0.99, init="inherit")
+    before, mean = snapshot(adapter.model), layer_of(adapter).mean.clone()
+    adapter(batches(1)[0])
+    assert adapter.signals.skipped == "no sample passed the threshold"
+    assert adapter.signals.used == 0
+    assert not torch.equal(layer_of(adapter).mean, mean)
+    assert adapter.signals.frequencies is not None
+    after = snapshot(adapter.model)
+    assert all(torch.equal(after[k], before[k]) for k in before if k.endswith(("weight", "bias")))
+    assert not adapter._learner.optimizer.state
+
+
+def test_a_layer_used_twice_updates_twice_in_order():
+    net = SharedNorm().double()
+    plain = copy.deepcopy(net)
+    plain.norm = plain.again = PlainNorm(plain.norm, "tbr", 0.8, "inherit")
+    adapter = delta_tta.adapt(net, "tent+tbr", alpha=0.8, init="inherit", lr=1e-2)
+    optimizer = torch.optim.SGD([plain.norm.weight, plain.norm.bias], 1e-2, momentum=0.9)
+    for x in batches(5, shape=(6,), dtype=torch.float64):
+        logits = plain(x)
+        optimizer.zero_grad()
+        p = logits.softmax(1)
+        (-(p * p.log()).sum(1).mean()).backward(inputs=[plain.norm.weight, plain.norm.bias])
+        optimizer.step()
+        assert torch.allclose(adapter(x), logits.detach(), atol=1e-10)
+    assert torch.allclose(layer_of(adapter).std, plain.norm.std, atol=1e-10)
+    assert len(adapter._learner.subject.norms) == 1
+    assert adapter.unload().norm is net.again
+
+
+def norm_free_of(part):
+    def make(channels):
+        return nn.BatchNorm2d(channels, affine=part != "affine", track_running_stats=part != "statistics")
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("net", "shape"),
+    [
+        (flat_net(), (6,)),
+        (conv_net(), (3, 8, 8)),
+        (volume_net(), (2, 5, 5, 5)),
+        (conv_net(nn.SyncBatchNorm), (3, 8, 8)),
+        (conv_net(norm_free_of("statistics")), (3, 8, 8)),
+    ],
+    ids=["1d", "2d", "3d", "sync", "without statistics"],
+)
+@pytest.mark.parametrize("method", ["bn", "tema", "tent+delta"])
+@pytest.mark.parametrize("init", ["first", "inherit", "auto"])
+def test_every_kind_of_batch_norm(net, shape, method, init):
+    net = copy.deepcopy(net)
+    before = snapshot(net)
+    adapter = delta_tta.adapt(net, method, init=init)
+    for x in batches(3, shape=shape):
+        logits = adapter(x)
+        assert logits.shape == (len(x), CLASSES)
+        assert logits.isfinite().all()
+    assert same(snapshot(adapter.unload()), before)
+
+
+def test_affine_free_layers_renew_statistics_and_the_rest_trains():
+    net = conv_net()
+    net[1] = nn.BatchNorm2d(8, affine=False)
+    randomise_statistics(net)
+    adapter = delta_tta.adapt(net, "tent+delta")
+    weight = net[4].source.weight.clone()
+    for x in batches(2):
+        adapter(x)
+    assert layer_of(adapter).mean is not None
+    assert not torch.equal(net[4].source.weight, weight)
+
+
+def test_bn_with_prior_weighs_the_source_as_n_samples():
+    net = flat_net().double().eval()
+    layer = net[1]
+    x = batches(1, size=4, shape=(6,), dtype=torch.float64)[0]
+    features = net[0](x).detach()
+    mean = (12 * layer.running_mean + 4 * features.mean(0)) / 16
+    var = (12 * layer.running_var + 4 * features.var(0, correction=0)) / 16
+    normed = (features - mean) / (var + layer.eps).sqrt() * layer.weight + layer.bias
+    expected = net[3](normed.relu()).detach()
+    assert torch.allclose(delta_tta.adapt(net, "bn", prior=12)(x), expected, atol=1e-12)
+
+
+def test_bn_is_the_batch_alone():
+    net = conv_net()
+    expected = copy.deepcopy(net)
+    for m in expected.modules():
+        if isinstance(m, nn.BatchNorm2d):
+            m.train()
+        elif isinstance(m, nn.Dropout):
+            m.eval()
+    x = batches(1)[0]
+    assert torch.allclose(delta_tta.adapt(net, "bn")(x), expected(x), atol=1e-6)

@@ -1,0 +1,274 @@
+"""When to update: what is learnt, from which samples, and in whose time."""
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+
+import delta_tta
+from delta_tta import InputError
+from nets import batches, conv_net, flat_net
+
+
+def learnt(adapter):
+    """Record the batches the adapter learns from."""
+    seen, learner = [], adapter._learner
+    observe = learner.observe
+
+    def record(x, later=False):
+        seen.append(x.clone())
+        return observe(x, later)
+
+    learner.observe = record
+    return seen
+
+
+def same_state(a, b):
+    a, b = a.state_dict(), b.state_dict()
+    flat_a, flat_b = flatten(a), flatten(b)
+    assert flat_a.keys() == flat_b.keys()
+    return all(torch.equal(flat_a[k], flat_b[k]) for k in flat_a)
+
+
+def flatten(value, path=()):
+    if isinstance(value, dict):
+        return {k: v for key, item in value.items() for k, v in flatten(item, (*path, key)).items()}
+    return {path: value} if isinstance(value, torch.Tensor) else {}
+
+
+def split(stream, sizes):
+    samples, out, start = torch.cat(stream), [], 0
+    for size in sizes:
+        out.append(samples[start : start + size])
+        start += size
+    return out
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_slow_update_learns_from_the_last_l_samples_every_l_over_b_batches(size):
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", update="slow", length=8, init="first")
+    seen, stream = learnt(adapter), split(batches(3, size=8), [size] * (24 // size))
+    for i, x in enumerate(stream, 1):
+        adapter(x)
+        assert len(seen) == i * size // 8
+    assert torch.equal(torch.cat(seen), torch.cat(stream))
+
+
+def test_slow_update_answers_with_the_model_as_it_was():
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", update="slow", length=8, lr=0.1)
+    twin = delta_tta.adapt(conv_net(), "tent+delta", lr=0.1)
+    for x in batches(6, size=8):
+        expected = twin.predict(x)
+        twin(x)
+        assert torch.equal(adapter(x), expected)
+    assert same_state_but_cache(adapter, twin)
+
+
+def same_state_but_cache(a, b):
+    a, b = (
+        {k: v for k, v in flatten(m.state_dict()).items() if k[0] in ("parameters", "statistics", "reweighting")}
+        for m in (a, b)
+    )
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+@pytest.mark.parametrize("sizes", [(5, 1, 7, 3), (20, 3, 1), (3, 3, 3, 3, 3, 3), (16,), (1,) * 11])
+def test_slow_update_uses_every_sample_once_whatever_the_batch_sizes(sizes):
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", update="slow", length=8)
+    seen, stream = learnt(adapter), split(batches(3, size=16), sizes)
+    for x in stream:
+        assert len(adapter(x)) == len(x)
+    total = sum(sizes)
+    assert [len(x) for x in seen] == [8] * (total // 8)
+    if seen:
+        assert torch.equal(torch.cat(seen), torch.cat(stream)[: total // 8 * 8])
+    assert (0 if adapter._schedule.cache is None else len(adapter._schedule.cache)) == total % 8
+
+
+def test_slow_update_says_that_it_is_collecting():
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", update="slow", length=8)
+    adapter(batches(1, size=3)[0])
+    assert adapter.signals.skipped == "collecting samples: 3 of 8"
+    assert adapter.signals.loss is None
+    assert adapter.signals.entropy > 0
+    adapter(batches(1, size=5)[0])
+    assert adapter.signals.skipped is None
+    assert adapter.signals.samples == 8
+
+
+def test_window_learns_from_the_last_l_samples_at_every_batch():
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", update="window", length=6)
+    seen, sizes = learnt(adapter), (2, 2, 2, 2, 3, 9, 1)
+    stream = split(batches(4, size=8), sizes)
+    for x in stream:
+        assert len(adapter(x)) == len(x)
+    samples, end = torch.cat(stream), 0
+    for size, window in zip(sizes, seen, strict=True):
+        end += size
+        assert torch.equal(window, samples[max(0, end - max(6, size)) : end])
+
+
+def test_window_answers_the_new_samples_in_the_company_of_the_old():
+    adapter = delta_tta.adapt(conv_net(), "bn", update="window", length=8)
+    a, b = split(batches(1, size=8), (5, 3))
+    adapter(a)
+    expected = delta_tta.adapt(conv_net(), "bn")(torch.cat([a, b]))[-3:]
+    assert torch.equal(adapter(b), expected)
+
+
+@pytest.mark.parametrize("update", ["slow", "window"])
+def test_samples_of_another_shape_are_refused_before_anything_changes(update):
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", update=update, length=8)
+    adapter(batches(1, size=3)[0])
+    before = flatten(adapter.state_dict())
+    with pytest.raises(InputError, match="Expected samples of shape"):
+        adapter(torch.randn(3, 3, 9, 9))
+    after = flatten(adapter.state_dict())
+    assert all(torch.equal(before[k], after[k]) for k in before)
+    assert adapter.signals.samples == 3
+
+
+@pytest.mark.parametrize("update", ["slow", "window"])
+def test_the_callers_buffer_may_be_reused(update):
+    results = []
+    for reuse in (False, True):
+        adapter = delta_tta.adapt(conv_net(), "tent+delta", update=update, length=8, lr=0.1)
+        buffer = torch.empty(3, 3, 8, 8)
+        for x in batches(8, size=3):
+            logits = adapter(buffer.copy_(x) if reuse else x)
+            buffer.fill_(float("nan"))
+        results.append(logits)
+    assert torch.equal(*results)
+
+
+@pytest.mark.parametrize("update", ["every", "slow", "window"])
+@pytest.mark.parametrize("method", ["source", "bn", "tema", "tent", "tent+delta", "pl+tema"])
+@pytest.mark.parametrize("init", ["first", "inherit"])
+def test_background_results_are_the_synchronous_ones(method, update, init):
+    settings = {"update": update, "length": 8, "lr": 0.05, "init": init}
+    here = delta_tta.adapt(conv_net(), method, **settings)
+    there = delta_tta.adapt(conv_net(), method, background=True, **settings)
+    buffer = torch.empty(4, 3, 8, 8)
+    for x in batches(8, size=4):
+        assert torch.equal(here(x), there(buffer.copy_(x)))
+        buffer.fill_(float("nan"))  # the caller may reuse its buffer while the worker learns
+        mine, theirs = vars(here.signals), vars(there.signals)
+        assert all(
+            torch.equal(v, theirs[k]) if k == "frequencies" and v is not None else v == theirs[k]
+            for k, v in mine.items()
+        )
+    assert same_state(here, there)
+
+
+class Gate(torch.nn.Module):
+    """Passes gradients on only when opened, or raises."""
+
+    def __init__(self):
+        super().__init__()
+        self.event, self.error, self.threads = threading.Event(), None, []
+
+    def forward(self, x):
+        if x.requires_grad:
+            x.register_hook(self.hold)
+        return x
+
+    def hold(self, gradient):
+        self.threads.append(threading.current_thread().name)
+        self.event.wait(10)
+        if self.error:
+            raise self.error
+
+
+def gated():
+    net, gate = flat_net(), Gate()
+    net.insert(3, gate)
+    return net, gate
+
+
+def test_background_answers_before_it_learns_and_learns_before_the_next_answer():
+    net, gate = gated()
+    adapter = delta_tta.adapt(net, "tent+delta", background=True, lr=0.1)
+    a, b = batches(2, shape=(6,))
+    adapter(a)  # returns although the gate is closed
+    weight = net[1].source.weight
+    before = weight.clone()
+    assert torch.equal(weight, before)
+    threading.Timer(0.2, gate.event.set).start()
+    start = time.perf_counter()
+    adapter(b)
+    assert time.perf_counter() - start > 0.1
+    assert not torch.equal(weight, before)
+    adapter.wait()
+    assert all(name.startswith("delta-tta") for name in gate.threads)
+
+
+@pytest.mark.parametrize("touch", ["__call__", "predict", "state_dict", "signals", "wait", "reset", "unload"])
+def test_an_exception_of_the_worker_reaches_the_caller_once(touch):
+    net, gate = gated()
+    gate.event.set()
+    gate.error = ArithmeticError("from the worker")
+    adapter = delta_tta.adapt(net, "tent+delta", background=True)
+    a, b = batches(2, shape=(6,))
+    adapter(a)
+    act = (lambda: adapter.signals) if touch == "signals" else getattr(adapter, touch)
+    with pytest.raises(ArithmeticError, match="from the worker"):
+        act(*([b] if touch in ("__call__", "predict") else []))
+    gate.error = None
+    if touch == "unload":
+        assert isinstance(net[1], torch.nn.BatchNorm1d)
+    else:
+        assert adapter(b).isfinite().all()
+        adapter.wait()
+
+
+def test_a_failed_update_changes_nothing():
+    net, gate = gated()
+    gate.event.set()
+    adapter = delta_tta.adapt(net, "tent+delta", lr=0.1)
+    a, b = batches(2, shape=(6,))
+    adapter(a)
+    before = flatten(adapter.state_dict())
+    gate.error = ArithmeticError("in the middle of the backward pass")
+    with pytest.raises(ArithmeticError):
+        adapter(b)
+    after = flatten(adapter.state_dict())
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[k], after[k]) for k in before)
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_the_program_ends_by_itself_after_the_last_update():
+    code = (
+        "import torch, delta_tta; from torch import nn\n"
+        "net = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))\n"
+        "model = delta_tta.adapt(net, 'tent+delta', background=True)\n"
+        "for _ in range(3): model(torch.randn(16, 6))\n"
+        "print('answered')\n"
+    )
+    run = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "answered\n", "")
+
+
+def test_no_thread_is_left_when_the_adapter_goes():
+    before = set(threading.enumerate())
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", background=True)
+    adapter(batches(1)[0])
+    adapter.wait()
+    (thread,) = set(threading.enumerate()) - before
+    assert thread.name.startswith("delta-tta")
+    del adapter
+    gc.collect()
+    thread.join(timeout=5)
+    assert not thread.is_alive()
+
+
+def test_episodic_forgets_before_each_batch():
+    stream = batches(3)
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", episodic=True, lr=0.5)
+    for x in stream:
+        assert torch.equal(adapter(x), delta_tta.adapt(conv_net(), "tent+delta", lr=0.5)(x))
+    assert adapter.signals.step == 3

@@ -1,0 +1,77 @@
+"""Settings and presets: typed, checked, and the paper's."""
+
+import dataclasses
+
+import pytest
+
+import delta_tta
+from delta_tta import PRESETS, SettingError, Settings
+from delta_tta.settings import make_settings
+from nets import conv_net
+
+
+@pytest.mark.parametrize(
+    ("preset", "expected"),
+    [
+        ("cifar100-c", ("adam", 1e-3, 0.95, 0.9, "batch")),
+        ("cifar10-c", ("adam", 1e-3, 0.95, 0.9, "batch")),
+        ("imagenet-c", ("sgd", 2.5e-4, 0.95, 0.95, "selected")),
+        ("imagenet-r", ("sgd", 2.5e-4, 0.95, 0.95, "selected")),
+        ("ytbb-sub", ("sgd", 2.5e-4, 0.999, 0.9, "selected")),
+        (None, ("sgd", 2.5e-4, 0.95, 0.95, "selected")),
+    ],
+)
+def test_presets_hold_the_papers_settings(preset, expected):
+    s = make_settings(preset, {})
+    assert (s.optimizer, s.lr, s.alpha, s.lam, s.reduction) == expected
+
+
+def test_given_settings_win_over_the_preset():
+    s = make_settings("cifar100-c", {"lr": 0.5, "dot": "soft"})
+    assert (s.lr, s.dot, s.optimizer) == (0.5, "soft", "adam")
+
+
+def test_settings_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Settings().lr = 1.0  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        PRESETS["mine"] = {}  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("settings", "teaches"),
+    [
+        ({"learning_rate": 1}, "Unknown setting 'learning_rate'"),
+        ({"alhpa": 0.9}, "Did you mean 'alpha'"),
+        ({"preset": "imagenet"}, "Did you mean 'imagenet-"),
+        ({"preset": "mnist"}, "Known: cifar10-c, cifar100-c"),
+        ({"optimizer": "adamw"}, "one of ('sgd', 'adam')"),
+        ({"optimizer": 1}, "one of"),
+        ({"lr": 0}, "greater than 0"),
+        ({"lr": float("nan")}, "greater than 0"),
+        ({"lr": float("inf")}, "greater than 0"),
+        ({"lr": "0.1"}, "to be float"),
+        ({"lr": True}, "to be float"),
+        ({"alpha": 1.01}, "between 0 and 1"),
+        ({"lam": -0.1}, "between 0 and 1"),
+        ({"threshold": 0}, "greater than 0"),
+        ({"threshold": "high"}, "float or None"),
+        ({"prior": -1}, "at least 0"),
+        ({"length": 0}, "at least 1"),
+        ({"length": 8.0}, "to be int"),
+        ({"background": 1}, "to be bool"),
+        ({"background": "True"}, "to be bool"),
+        ({"init": "last"}, "'first', 'inherit', 'auto'"),
+        ({"prior": 8}, "belongs to method 'bn'"),
+    ],
+)
+def test_refusals(settings, teaches):
+    net = conv_net()
+    with pytest.raises(SettingError) as error:
+        delta_tta.adapt(net, "tent+delta", **settings)
+    assert teaches in str(error.value)
+    delta_tta.adapt(net, "tent+delta")  # the model was not touched
+
+
+def test_an_integer_is_a_fine_number():
+    assert isinstance(make_settings(None, {"lr": 1}).lr, float)
