@@ -44,26 +44,50 @@ def check(state: Mapping[str, Any], recipe: Recipe, settings: Settings, learner:
     if not isinstance(state, Mapping) or state.get("format") != FORMAT:
         found = state.get("format") if isinstance(state, Mapping) else type(state).__name__
         raise StateError(f"Expected a state saved by an adapter ({FORMAT!r}), but found {found!r}.")
+    try:
+        _check_origin(state, recipe, settings)
+        _check_fit(state, learner)
+    except (KeyError, AttributeError, TypeError) as error:
+        raise StateError(f"The state is damaged: {type(error).__name__}: {error}.") from error
+
+
+def _check_origin(state: Mapping[str, Any], recipe: Recipe, settings: Settings) -> None:
     if state["method"] != str(recipe):
         raise StateError(
             f"The state was saved by method {state['method']!r}, but this adapter runs '{recipe}'; "
             f"make one with adapt(model, {state['method']!r})."
         )
-    mine = asdict(settings)
-    differ = [k for k, v in state["settings"].items() if k not in HARMLESS and mine.get(k) != v]
+    mine, theirs = asdict(settings), state["settings"]
+    differ = [key for key in mine if key not in HARMLESS and theirs[key] != mine[key]]
     if differ:
-        raise StateError(
-            "The state was saved with other settings: "
-            + ", ".join(f"{k}={state['settings'][k]!r} (here {mine.get(k)!r})" for k in differ)
-            + ". Make the adapter with the same."
-        )
+        listed = ", ".join(f"{key}={theirs[key]!r} (here {mine[key]!r})" for key in differ)
+        raise StateError(f"The state was saved with other settings: {listed}. Make the adapter with the same.")
+
+
+def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
+    """Names and shapes must be this model's."""
     shapes = {name: p.shape for name, p in learner.subject.parameters.items()}
-    if {name: p.shape for name, p in state["parameters"].items()} != shapes:
-        raise StateError("The state's parameters have other names or shapes: it was saved for another model.")
     widths = {name: norm.source.num_features for name, norm in _averages(learner).items()}
-    for name, pair in state["statistics"].items():
-        if any(t.shape != (widths.get(name),) for t in pair.values()):
-            raise StateError(f"The state's statistics of layer {name!r} do not fit: it was saved for another model.")
+    fits = (
+        {name: p.shape for name, p in state["parameters"].items()} == shapes
+        and all(
+            name in shapes and (not isinstance(value, Tensor) or key == "step" or value.shape == shapes[name])
+            for name, values in state["optimizer"].items()
+            for key, value in values.items()
+        )
+        and all(
+            pair.keys() == {"mean", "std"} and all(t.shape == (widths.get(name),) for t in pair.values())
+            for name, pair in state["statistics"].items()
+        )
+    )
+    if not fits:
+        raise StateError("The state's layers have other names or sizes: it was saved for another model.")
+    z, cache = state["reweighting"].get("z"), state["cache"]
+    counts = isinstance(state["step"], int) and isinstance(state["samples"], int)
+    if not counts or not isinstance(state["objective"], dict) or (z is not None and z.shape != (state["classes"],)):
+        raise StateError("The state is damaged: its counts or class frequencies make no sense.")
+    if cache is not None and not isinstance(cache, Tensor):
+        raise StateError("The state is damaged: its cached samples are not a tensor.")
 
 
 def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None:

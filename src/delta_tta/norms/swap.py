@@ -53,6 +53,8 @@ class NormSites:
         self._places: dict[str, list[tuple[nn.Module, str]]] = {}
         self.replacements: dict[str, AdaptiveNorm] = {}
         names: dict[int, str] = {}
+        if isinstance(model, _BatchNorm):
+            raise ModelError("The model is a norm layer itself, which cannot be replaced; put it into nn.Sequential.")
         for path, parent in model.named_modules():
             for child_name, child in parent._modules.items():  # named_children() would hide a second place
                 if isinstance(child, AdaptiveNorm):

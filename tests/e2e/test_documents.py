@@ -1,0 +1,60 @@
+"""The examples in the README and the docstrings run, and the public names are the promised ones."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import delta_tta
+from vision import timm, torchvision
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [torchvision.models.resnet18, lambda: timm.create_model("regnetx_002")],
+    ids=["torchvision", "timm"],
+)
+def test_the_readme_runs(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stream = [torch.randn(16, 3, 64, 64) for _ in range(3)]
+    names = {"model": model(), "stream": stream, "torch": torch}
+    assert EXAMPLES
+    for example in EXAMPLES:
+        exec(compile(example, "README.md", "exec"), names)
+    assert names["logits"].shape == (16, 1000)
+    assert (tmp_path / "adapted.pt").stat().st_size > 0
+
+
+def modules():
+    return ["delta_tta", *(m.name for m in pkgutil.walk_packages(delta_tta.__path__, "delta_tta."))]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_docstrings_run(name):
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_the_public_names():
+    assert sorted(delta_tta.__all__) == [
+        "Adapter",
+        "DeltaError",
+        "InputError",
+        "MethodError",
+        "ModelError",
+        "PRESETS",
+        "SettingError",
+        "Settings",
+        "Signals",
+        "StateError",
+        "adapt",
+        "methods",
+        "register_norm",
+    ]
+    assert all(hasattr(delta_tta, name) for name in delta_tta.__all__)

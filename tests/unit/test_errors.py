@@ -1,0 +1,149 @@
+"""Bad models and bad batches: what the errors teach, and that nothing has changed."""
+
+import pytest
+import torch
+from torch import nn
+
+import delta_tta
+from delta_tta import InputError, ModelError
+from nets import batches, conv_net, group_norm
+
+
+@pytest.mark.parametrize(
+    ("images", "teaches"),
+    [
+        ([[1.0]], "tensor"),
+        (torch.randn(3), "at least one sample"),
+        (torch.randn(0, 3, 8, 8), "at least one sample"),
+        (torch.randn(3, 8, 8), "whole batch"),
+        (torch.randint(0, 255, (4, 3, 8, 8), dtype=torch.uint8), "torch.float32 on cpu), but got torch.uint8"),
+        (torch.randn(4, 3, 8, 8, dtype=torch.float64), "but got torch.float64"),
+        (torch.full((4, 3, 8, 8), float("nan")), "samples [0, 1, 2, 3]"),
+    ],
+)
+def test_bad_batches(images, teaches):
+    for method in ("bn", "tent+delta"):
+        adapter = delta_tta.adapt(conv_net(), method)
+        good = batches(1)[0]
+        first = adapter(good)
+        adapter.reset()
+        with pytest.raises(InputError) as error:
+            adapter(images)
+        assert teaches in str(error.value)
+        assert adapter.signals.step == 0
+        assert torch.equal(adapter(good), first)
+
+
+def test_huge_but_finite_input_is_not_called_infinite():
+    adapter = delta_tta.adapt(conv_net(), "source")
+    adapter(torch.full((4, 3, 8, 8), 3e38))
+
+
+def test_integer_images_are_fine_where_the_model_takes_them():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = conv_net()
+
+        def forward(self, x):
+            return self.net(x.float() / 255)
+
+    adapter = delta_tta.adapt(Scaled(), "tent+delta")
+    assert adapter(torch.randint(0, 255, (4, 3, 8, 8), dtype=torch.uint8)).isfinite().all()
+
+
+class Wrapped(nn.Module):
+    def __init__(self, wrap):
+        super().__init__()
+        self.net, self.wrap = conv_net(), wrap
+
+    def forward(self, x):
+        return self.wrap(self.net(x))
+
+
+@pytest.mark.parametrize(
+    ("wrap", "came"),
+    [
+        (lambda y: {"logits": y}, "dict"),
+        (lambda y: y.flatten(), "(60,)"),
+        (lambda y: y[:5], "(5, 5)"),
+        (lambda y: y[..., None], "(12, 5, 1)"),
+    ],
+)
+def test_a_model_that_does_not_return_logits(wrap, came):
+    for method in ("source", "tent+delta"):
+        with pytest.raises(InputError) as error:
+            delta_tta.adapt(Wrapped(wrap), method)(batches(1)[0])
+        assert came in str(error.value)
+
+
+def test_the_number_of_classes_may_not_change():
+    width = [5]
+    adapter = delta_tta.adapt(Wrapped(lambda y: y[:, : width[0]]), "tent+delta")
+    x = batches(1)[0]
+    adapter(x)
+    width[0] = 4
+    with pytest.raises(InputError, match="over 5 classes as before, but got 4"):
+        adapter(x)
+    assert adapter.signals.step == 1
+    adapter.reset()
+    assert adapter(x).shape == (12, 4)
+
+
+def test_an_error_of_the_models_own_is_passed_on():
+    with pytest.raises(RuntimeError, match="channels"):
+        delta_tta.adapt(conv_net(), "tent")(torch.randn(4, 2, 8, 8))
+
+
+def test_a_loss_that_is_not_finite_is_not_learnt_from():
+    factor = [1.0]
+    adapter = delta_tta.adapt(Wrapped(lambda y: y * factor[0]), "tent+delta", lr=0.1)
+    xs = batches(3)
+    adapter(xs[0])
+    before = adapter.state_dict()
+    factor[0] = float("inf")
+    adapter(xs[1])
+    assert adapter.signals.skipped == "the loss is not finite"
+    after = adapter.state_dict()
+    assert all(torch.equal(v, after["parameters"][k]) for k, v in before["parameters"].items())
+    assert torch.equal(before["reweighting"]["z"], after["reweighting"]["z"])
+    assert all(torch.equal(v["mean"], after["statistics"][k]["mean"]) for k, v in before["statistics"].items())
+
+
+@pytest.mark.parametrize(
+    ("net", "method", "teaches"),
+    [
+        (nn.Sequential(nn.Flatten(), nn.Linear(192, 5)), "tent", "Write 'source'"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(192, 5)), "bn", "Write 'source'"),
+        (conv_net(group_norm), "tent+delta", "Write 'tent+dot'"),
+        (conv_net(group_norm), "ent-w+tbr", "Write 'ent-w'"),
+        (conv_net(group_norm), "tema", "Write 'source'"),
+        (conv_net(lambda c: nn.BatchNorm2d(c, affine=False)), "tent+delta", "Write 'tema'"),
+        (nn.Sequential(nn.LazyConv2d(4, 3), nn.BatchNorm2d(4)), "bn", "run it once"),
+        ("resnet50", "bn", "torch.nn.Module"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Lazy modules")
+def test_models_that_lack_what_the_method_needs(net, method, teaches):
+    with pytest.raises(ModelError) as error:
+        delta_tta.adapt(net, method)
+    assert teaches in str(error.value)
+
+
+def test_a_model_made_under_inference_mode():
+    with torch.inference_mode():
+        net = conv_net()
+    with pytest.raises(ModelError, match="inference_mode"):
+        delta_tta.adapt(net, "tent")
+
+
+def test_a_model_that_is_a_norm_layer_itself():
+    with pytest.raises(ModelError, match="norm layer itself"):
+        delta_tta.adapt(nn.BatchNorm1d(5), "bn")
+
+
+def test_all_errors_share_a_base_and_are_value_errors():
+    for name in ("InputError", "MethodError", "ModelError", "SettingError", "StateError"):
+        kind = getattr(delta_tta, name)
+        assert issubclass(kind, delta_tta.DeltaError)
+        assert issubclass(kind, ValueError)

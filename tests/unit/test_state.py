@@ -1,0 +1,124 @@
+"""What a state file holds, and which it refuses."""
+
+import io
+
+import pytest
+import torch
+
+import delta_tta
+from delta_tta import StateError
+from nets import batches, conv_net, flat_net
+
+
+def adapter_with_state(**settings):
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", "cifar10-c", **settings)
+    for x in batches(3):
+        adapter(x)
+    return adapter, adapter.state_dict()
+
+
+def size_of(state):
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return buffer.tell()
+
+
+def test_the_state_is_kilobytes_and_not_the_model():
+    net = conv_net()
+    net.insert(9, torch.nn.Sequential(torch.nn.Linear(16, 4096), torch.nn.Linear(4096, 16)))
+    adapter = delta_tta.adapt(net, "tent+delta", "cifar10-c")
+    adapter(batches(1)[0])
+    assert size_of(net.state_dict()) > 500_000
+    assert size_of(adapter.state_dict()) < 30_000
+
+
+def test_a_state_is_a_copy():
+    adapter, state = adapter_with_state()
+    kept = {k: v.clone() for k, v in state["parameters"].items()}
+    mean = state["statistics"]["1"]["mean"].clone()
+    for x in batches(3, seed=1):
+        adapter(x)
+    assert all(torch.equal(state["parameters"][k], kept[k]) for k in kept)
+    assert torch.equal(state["statistics"]["1"]["mean"], mean)
+    adapter.load_state_dict(state)
+    for x in batches(3, seed=1):
+        adapter(x)
+    assert torch.equal(state["statistics"]["1"]["mean"], mean)
+
+
+def test_a_state_travels_between_foreground_and_background():
+    _, state = adapter_with_state()
+    other = delta_tta.adapt(conv_net(), "tent+delta", "cifar10-c", background=True)
+    other.load_state_dict(state)
+    assert other.signals.samples == 36
+
+
+def damage(path, value):
+    def apply(state):
+        *parents, last = path
+        for key in parents:
+            state = state[key]
+        if value is KeyError:
+            del state[last]
+        else:
+            state[last] = value
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("change", "teaches"),
+    [
+        (damage(["format"], "something else"), "saved by an adapter"),
+        (damage(["format"], KeyError), "saved by an adapter"),
+        (damage(["method"], "pl+delta"), "make one with adapt"),
+        (damage(["settings", "lr"], 7.0), "lr=7.0 (here 0.001)"),
+        (damage(["settings"], {}), "damaged"),
+        (damage(["parameters", "1.weight"], torch.ones(9)), "another model"),
+        (damage(["parameters", "1.weight"], KeyError), "another model"),
+        (damage(["parameters", "1.weight"], 3), "damaged"),
+        (damage(["parameters"], KeyError), "damaged"),
+        (damage(["statistics", "99"], {"mean": torch.ones(8), "std": torch.ones(8)}), "another model"),
+        (damage(["statistics", "1"], {"mean": torch.ones(8)}), "another model"),
+        (damage(["optimizer", "1.weight", "exp_avg"], torch.ones(3)), "another model"),
+        (damage(["reweighting", "z"], torch.ones(3)), "damaged"),
+        (damage(["step"], "many"), "damaged"),
+        (damage(["objective"], None), "damaged"),
+        (damage(["cache"], 5), "damaged"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(change, teaches):
+    adapter, state = adapter_with_state()
+    before = adapter.state_dict()
+    change(state)
+    with pytest.raises(StateError) as error:
+        adapter.load_state_dict(state)
+    assert teaches in str(error.value)
+    after = adapter.state_dict()
+    assert all(torch.equal(after["parameters"][k], v) for k, v in before["parameters"].items())
+    assert all(torch.equal(after["statistics"][k]["std"], v["std"]) for k, v in before["statistics"].items())
+
+
+def test_a_state_of_another_model_is_refused():
+    _, state = adapter_with_state()
+    with pytest.raises(StateError, match="another model"):
+        delta_tta.adapt(flat_net(), "tent+delta", "cifar10-c").load_state_dict(state)
+    with pytest.raises(StateError, match="saved by an adapter"):
+        delta_tta.adapt(flat_net(), "tent+delta").load_state_dict(conv_net().state_dict())
+    with pytest.raises(StateError, match="list"):
+        delta_tta.adapt(flat_net(), "tent+delta").load_state_dict([1])
+
+
+def test_a_module_around_the_adapter_saves_its_state_too():
+    adapter, state = adapter_with_state()
+    whole = torch.nn.ModuleDict({"inner": adapter}).state_dict()
+    assert whole["inner.adaptation"]["samples"] == state["samples"]
+
+
+def test_keep_with_a_source_prior_is_refused_and_nothing_lost():
+    adapter = delta_tta.adapt(conv_net(), "bn", prior=8)
+    x = batches(1)[0]
+    before = adapter(x)
+    with pytest.raises(StateError, match="prior"):
+        adapter.unload(keep=True)
+    assert torch.equal(adapter(x), before)
