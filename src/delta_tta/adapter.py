@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,12 @@ from .schedules import SCHEDULES, Worker
 from .settings import Settings
 from .signals import Signals
 from .subject import Subject
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# torch.compile(model) is welcome; the adapter around it is not for tracing. torch.compiler.disable would do, but
+# importing it costs as much time as torch itself, and this form of it waits until someone compiles.
+_never_compiled: Callable[[F], F] = getattr(torch, "_disable_dynamo", torch.compiler.disable)
 
 
 class Adapter(nn.Module):
@@ -38,7 +44,7 @@ class Adapter(nn.Module):
         self.model = model
         self.training = False
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # compile the model, not its adapter
+    @_never_compiled
     def forward(self, images: Tensor) -> Tensor:
         """Return the logits (B, K) of a batch, and learn from it."""
         self.wait()

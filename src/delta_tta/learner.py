@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .errors import InputError
+from .errors import InputError, ModelError
 from .objectives import Objective
 from .prediction import Prediction
 from .recipe import Recipe
@@ -60,6 +60,11 @@ class Learner:
             return self.predict(x), lambda: self.observe(x)[1]()
         with self._observing(), torch.set_grad_enabled(self.objective is not None):
             logits = self._logits(x)
+            if self.objective is not None and not logits.requires_grad:
+                raise ModelError(
+                    "The model's logits carry no gradient: its forward detaches them or runs under torch.no_grad(). "
+                    "Take that out, or use a method without a loss, such as 'tema'."
+                )
         return logits.detach(), lambda: self._learn(logits)
 
     def _learn(self, logits: Tensor) -> Outcome:
@@ -165,6 +170,7 @@ def _build(name: str | None, settings: Settings) -> Any:
 def _optimizer(parameters: list[torch.nn.Parameter], settings: Settings) -> torch.optim.Optimizer | None:
     if not parameters:
         return None
+    fused = all(p.device.type in ("cpu", "cuda") for p in parameters)  # one call instead of dozens per step
     if settings.optimizer == "adam":
-        return torch.optim.Adam(parameters, settings.lr, betas=(0.9, 0.999))
-    return torch.optim.SGD(parameters, settings.lr, momentum=0.9)
+        return torch.optim.Adam(parameters, settings.lr, betas=(0.9, 0.999), fused=fused)
+    return torch.optim.SGD(parameters, settings.lr, momentum=0.9, fused=fused)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import cached_property
 
-import torch
 from torch import Tensor
+
+from .norms.statistics import at_least_float32
 
 
 class Prediction:
@@ -15,7 +16,7 @@ class Prediction:
     """
 
     def __init__(self, logits: Tensor) -> None:
-        self.logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+        self.logits = at_least_float32(logits)
 
     @property
     def classes(self) -> int:

@@ -62,6 +62,8 @@ class Settings:
         _require("threshold", self.threshold, self.threshold is None or self.threshold > 0, "greater than 0")
         _require("prior", self.prior, self.prior >= 0, "at least 0")
         _require("length", self.length, self.length >= 1, "at least 1")
+        fine = self.update == "every" or not self.episodic  # otherwise the kept samples would be forgotten, too
+        _require("episodic", self.episodic, fine, "False with update='slow' or 'window'")
 
 
 _CIFAR: Mapping[str, Any] = {"optimizer": "adam", "lr": 1e-3, "alpha": 0.95, "lam": 0.9, "reduction": "batch"}

@@ -12,6 +12,7 @@ from torch import Tensor
 from .errors import StateError
 from .learner import Learner
 from .norms.layers import MovingAverage
+from .norms.statistics import at_least_float32
 from .recipe import Recipe
 from .schedules import Every
 from .settings import Settings
@@ -112,11 +113,12 @@ def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None
 
 def move(fn: Callable[[Tensor], Tensor], learner: Learner, schedule: Every) -> None:
     """Apply fn to every tensor that no module owns."""
-    optimizer = learner.optimizer.state.values() if learner.optimizer is not None else ()
-    for owner in (learner.subject.source, learner.objective_memory, learner.reweighting_memory, *optimizer):
-        for key, value in owner.items():
-            if isinstance(value, Tensor) and key != "step":  # Adam's step counts stay on the CPU
-                owner[key] = fn(value)
+    for memory in (learner.objective_memory, learner.reweighting_memory):
+        memory.update({key: at_least_float32(fn(value)) for key, value in memory.items()})
+    for values in learner.optimizer.state.values() if learner.optimizer is not None else ():
+        for key, value in values.items():
+            if isinstance(value, Tensor):
+                values[key] = value.to(fn(value).device) if key == "step" else fn(value)  # a count has its own type
     if schedule.cache is not None:
         schedule.cache = fn(schedule.cache)
 

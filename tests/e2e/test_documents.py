@@ -4,6 +4,8 @@ import doctest
 import importlib
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,12 @@ def test_the_readme_runs(model, tmp_path, monkeypatch):
         exec(compile(example, "README.md", "exec"), names)
     assert names["logits"].shape == (16, 1000)
     assert (tmp_path / "adapted.pt").stat().st_size > 0
+
+
+def test_importing_costs_little_more_than_torch():
+    code = "import sys, delta_tta; print('torch._dynamo' in sys.modules, 'torchvision' in sys.modules)"
+    run = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("False False\n", "")
 
 
 def modules():

@@ -90,6 +90,13 @@ def test_the_number_of_classes_may_not_change():
     assert adapter(x).shape == (12, 4)
 
 
+def test_a_model_that_cuts_the_gradient():
+    adapter = delta_tta.adapt(Wrapped(lambda y: y.detach()), "tent+delta")
+    with pytest.raises(ModelError, match="no gradient"):
+        adapter(batches(1)[0])
+    assert delta_tta.adapt(Wrapped(lambda y: y.detach()), "tema")(batches(1)[0]).isfinite().all()
+
+
 def test_an_error_of_the_models_own_is_passed_on():
     with pytest.raises(RuntimeError, match="channels"):
         delta_tta.adapt(conv_net(), "tent")(torch.randn(4, 2, 8, 8))

@@ -62,6 +62,7 @@ def test_settings_are_frozen():
         ({"background": 1}, "to be bool"),
         ({"background": "True"}, "to be bool"),
         ({"init": "last"}, "'first', 'inherit', 'auto'"),
+        ({"episodic": True, "update": "slow"}, "update='slow'"),
         ({"prior": 8}, "belongs to method 'bn'"),
     ],
 )

@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ..errors import InputError
 from ..settings import Settings
 from ..words import word
-from .statistics import Observation, batch_moments
+from .statistics import Observation, at_least_float32, batch_moments
 from .tbr import Renormalise, eval_norm, renormalise_by_terms
 
 Tail = Callable[[_BatchNorm, Tensor], Tensor]
@@ -47,6 +47,7 @@ class AdaptiveNorm(nn.Module):
         super().__init__()
         self.source = source
         self.settings = settings
+        self._affine = source.weight, source.bias  # looked up once: a module's attributes are slow to reach
         self._tail = tail
         self._phase = phase
 
@@ -142,7 +143,7 @@ class MovingAverage(AdaptiveNorm):
         current = self._current() or self._inherited()
         if current is None:
             return batch_norm(x, self.source)
-        return eval_norm(x, self.source.weight, self.source.bias, *current)
+        return eval_norm(x, *self._affine, *current)
 
     def observe(self, x: Tensor) -> Tensor:
         """Normalise with the averages as they were before this batch."""
@@ -186,16 +187,22 @@ class MovingAverage(AdaptiveNorm):
         mean, std = current
         return mean, (std * std - self.source.eps).clamp_(min=0)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> MovingAverage:
+        """Follow the model to its device, but not to half precision."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch does not type it
+        if self.mean is not None and self.std is not None:
+            self.mean, self.std = at_least_float32(self.mean), at_least_float32(self.std)
+        return self
+
     def _current(self) -> tuple[Tensor, Tensor] | None:
-        mean, std = self.mean, self.std
+        mean, std = self._buffers["mean"], self._buffers["std"]
         return None if mean is None or std is None else (mean, std)
 
     def _inherited(self) -> tuple[Tensor, Tensor] | None:
         s = self.source
         if s.running_mean is None or s.running_var is None:
             return None
-        dtype = torch.promote_types(s.running_mean.dtype, torch.float32)
-        return s.running_mean.to(dtype, copy=True), (s.running_var.to(dtype) + s.eps).sqrt_()
+        return at_least_float32(s.running_mean.clone()), (at_least_float32(s.running_var) + s.eps).sqrt_()
 
     def _initial(self, x: Tensor, seen: Observation) -> tuple[Tensor, Tensor]:
         small = x.shape[0] < TRUSTED_SAMPLES or x.numel() // x.shape[1] < TRUSTED_VALUES
@@ -216,7 +223,7 @@ class Tema(MovingAverage):
 
     def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
         """Eval-mode batch norm."""
-        return eval_norm(x, self.source.weight, self.source.bias, mean, std)
+        return eval_norm(x, *self._affine, mean, std)
 
 
 @word("tbr", "statistics", "moving averages, with gradients that respect normalisation (TBR)", part=True)
@@ -226,9 +233,9 @@ class Tbr(MovingAverage):
     def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
         """Equation 1."""
         if torch.compiler.is_compiling():
-            return renormalise_by_terms(x, self.source.weight, self.source.bias, mean, std, seen)
+            return renormalise_by_terms(x, *self._affine, mean, std, seen)
         y: Tensor = Renormalise.apply(  # type: ignore[no-untyped-call]  # torch does not type it
-            x, self.source.weight, self.source.bias, mean, std, seen
+            x, *self._affine, mean, std, seen
         )
         return y
 

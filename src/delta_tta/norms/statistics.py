@@ -8,10 +8,15 @@ from torch import Tensor
 _fast_moments = getattr(torch.ops.aten, "batch_norm_update_stats", None)
 
 
+def at_least_float32(x: Tensor) -> Tensor:
+    """Return x, in float32 if it was in half precision: moving averages need the digits."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
 def batch_moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and biased variance over batch and space, each (C,), in float32 or better."""
-    if x.dtype in (torch.float16, torch.bfloat16) and not x.is_cuda:
-        x = x.float()  # off CUDA the operator below would round its results to x's own type
+    if not x.is_cuda:
+        x = at_least_float32(x)  # off CUDA the operator below would round its results to x's own type
     if _fast_moments is not None and (x.is_cpu or x.is_cuda):
         # torch.var_mean on a CPU takes half as long as a whole TENT step; this is the operator under BatchNorm
         mean, var = _fast_moments(x, None, None, 0.0)
