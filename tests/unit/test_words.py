@@ -7,13 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import delta_tta
-from delta_tta.objectives import EntropyWeighted, Objective, PseudoLabel, Tent
+from delta_tta.objectives import EntropyWeighted, PseudoLabel, Tent
 from delta_tta.prediction import Prediction
 from delta_tta.reweighting import Dot
 from delta_tta.settings import Settings
 from delta_tta.words import WORDS, word
-from nets import CLASSES, batches, conv_net
 
 
 def prediction_of(*rows):
@@ -100,20 +98,7 @@ def test_a_frequent_class_weighs_less():
     assert float(w[1] / w[0]) == pytest.approx(8, rel=1e-5)
 
 
-def test_a_word_is_one_class_and_one_line():
-    """The whole of what a new objective needs."""
-    try:
-
-        @word("gini", "objective", "minimise the Gini impurity", alone=True)
-        class Gini(Objective):
-            def loss(self, prediction, state):
-                return 1 - (prediction.log_p.exp() ** 2).sum(1), None
-
-        adapter = delta_tta.adapt(conv_net(), "gini+delta")
-        assert adapter(batches(1)[0]).shape == (12, CLASSES)
-        assert 0 < adapter.signals.loss < 1
-        assert "gini" in delta_tta.methods()
-        with pytest.raises(ValueError, match="taken"):
-            word("gini", "objective", "again")(Gini)
-    finally:
-        WORDS.pop("gini", None)
+def test_a_name_can_be_taken_once():
+    with pytest.raises(ValueError, match="taken by Tent"):
+        word("tent", "objective", "again", alone=True)(Tent)
+    assert WORDS["tent"].build is Tent
