@@ -12,10 +12,17 @@ import pytest
 import torch
 
 import delta_tta
+from delta_tta import words
+from nets import CLASSES, batches, conv_net
 from vision import timm, torchvision
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+
+
+def examples(document):
+    found = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.S)
+    assert found
+    return [compile(example, document, "exec") for example in found]
 
 
 @pytest.mark.parametrize(
@@ -27,11 +34,24 @@ def test_the_readme_runs(model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     stream = [torch.randn(16, 3, 64, 64) for _ in range(3)]
     names = {"model": model(), "stream": stream, "torch": torch}
-    assert EXAMPLES
-    for example in EXAMPLES:
-        exec(compile(example, "README.md", "exec"), names)
+    for example in examples("README.md"):
+        exec(example, names)
     assert names["logits"].shape == (16, 1000)
     assert (tmp_path / "adapted.pt").stat().st_size > 0
+
+
+def test_a_new_word_is_one_class_and_one_line():
+    known = dict(words.WORDS)
+    try:
+        for example in examples("docs/architecture.md"):
+            exec(example, {})
+        adapter = delta_tta.adapt(conv_net(), "gini+delta")
+        assert adapter(batches(1)[0]).shape == (12, CLASSES)
+        assert 0 < adapter.signals.loss < 1
+        assert "gini" in delta_tta.methods()
+    finally:
+        for name in words.WORDS.keys() - known.keys():
+            del words.WORDS[name]
 
 
 def test_importing_costs_little_more_than_torch():
