@@ -21,7 +21,8 @@ def adapt(model: nn.Module, method: str, preset: str | None = None, **settings: 
         method: an objective and its parts in the paper's notation, such as "tent+delta"; `methods()` lists them.
         preset: the paper's settings for "cifar10-c", "cifar100-c", "imagenet-c", "imagenet-r" or "ytbb-sub". Without
             one, ImageNet-C's apply.
-        **settings: any field of `Settings`, over the preset's.
+        **settings: any field of `Settings`, over the preset's. Those that a method does not use are ignored, so that
+            one call serves many methods.
 
     Example:
         >>> import torch, delta_tta

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, TypeVar
 
@@ -28,69 +29,80 @@ _never_compiled: Callable[[F], F] = getattr(torch, "_disable_dynamo", torch.comp
 class Adapter(nn.Module):
     """A classifier that adapts while it predicts. Made by `delta_tta.adapt`.
 
-    Calling it answers a batch and learns from it. It puts its own layers into the model it was given; `unload`
-    takes them out again. train() and eval() have no effect: dropout is always off.
+    Calling it answers a batch and learns from it. It puts its own layers into the model it was given; `unload` takes
+    them out again. train() and eval() have no effect: dropout is always off. Move the adapter with `.to()`, not the
+    model inside. Calls from several threads take turns.
     """
 
     def __init__(self, model: nn.Module, recipe: Recipe, settings: Settings) -> None:
         super().__init__()
         self.recipe = recipe
         self.settings = settings
-        self._learner = Learner(Subject(model, recipe, settings), recipe, settings)
+        with torch.inference_mode(False):
+            subject = Subject(model, recipe, settings)
+            try:
+                self._learner = Learner(subject, recipe, settings)
+            except BaseException:
+                subject.unload(keep=False)
+                raise
         self._schedule = SCHEDULES[settings.update](self._learner, settings.length)
         self._worker = Worker()
         self._signals = Signals()
         self._unloaded = False
         self.model = model
         self.training = False
+        self.register_load_state_dict_post_hook(_expect_no_more)  # type: ignore[no-untyped-call]
 
     @_never_compiled
     def forward(self, images: Tensor) -> Tensor:
         """Return the logits (B, K) of a batch, and learn from it."""
-        self.wait()
-        with torch.inference_mode(False):
+        with self._turn():
+            self._worker.wait()
             x = self._checked(images)
             if self.settings.episodic:
                 self._restore_source()
             background = self.settings.background
             logits, update = self._schedule.answer(x.clone() if background else x, later=background)
             step, samples = self._signals.step + 1, self._signals.samples + len(x)
-            self._signals = Signals(step=step, samples=samples)
 
             def learn() -> None:
                 self._signals = Signals(**vars(update()), step=step, samples=samples)
 
             if background:
-                self._worker.submit(learn, x.device.type)
+                self._signals = Signals(step=step, samples=samples)
+                self._worker.submit(learn, x.device)
             else:
                 learn()
         return logits
 
     def predict(self, images: Tensor) -> Tensor:
         """Return the logits of a batch with what was learnt so far, and learn nothing."""
-        self.wait()
-        with torch.inference_mode(False):
+        with self._turn():
+            self._worker.wait()
             return self._learner.predict(self._checked(images))
 
     @property
     def signals(self) -> Signals:
         """What happened at the last batch."""
-        self.wait()
+        try:
+            self.wait()
+        except AttributeError as error:  # torch would report it as "no attribute 'signals'"
+            raise RuntimeError("The background update failed.") from error
         return self._signals
 
     def wait(self) -> None:
         """Wait for the background update, if one is running, and raise what it raised."""
-        if self._unloaded:
-            raise StateError("This adapter was unloaded; call adapt() again.")
-        self._worker.wait()
+        with self._turn():
+            self._worker.wait()
 
     def reset(self) -> None:
         """Forget everything learnt: the source model again, bit for bit."""
-        try:
-            self.wait()
-        finally:
-            self._restore_source()
-            self._signals = Signals()
+        with self._turn():
+            try:
+                self._worker.wait()
+            finally:
+                self._restore_source()
+                self._signals = Signals()
 
     def unload(self, keep: bool = False) -> nn.Module:
         """Take the adapter's layers out and return the model; the adapter is of no more use.
@@ -100,47 +112,61 @@ class Adapter(nn.Module):
                 statistics and parameters, in eval mode, ready for export. Methods that use each batch's own
                 statistics leave layers that do the same.
         """
-        if keep and self.settings.prior > 0 and self.recipe.statistics == "bn":
-            raise StateError(
-                "A plain BatchNorm cannot mix source and batch statistics as prior > 0 does; "
-                "unload() without keep, or adapt with 'tema'."
-            )
-        try:
-            self.wait()
-        finally:
-            self._learner.subject.unload(keep)
-            self._unloaded = True
-        return self.model
+        with self._turn():
+            if keep and self.settings.prior > 0:
+                raise StateError(
+                    "A plain BatchNorm cannot mix source and batch statistics as prior > 0 does; "
+                    "unload() without keep, or adapt with 'tema'."
+                )
+            try:
+                self._worker.wait()
+            finally:
+                self._learner.subject.unload(keep)
+                self._unloaded = True
+            return self.model
 
-    def state_dict(  # type: ignore[override]
-        self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
-    ) -> dict[str, Any]:
-        """Return what adaptation changed, and only that; loads with torch.load(weights_only=True)."""
-        self.wait()
-        state: dict[str, Any] = {
-            "format": states.FORMAT,
-            "method": str(self.recipe),
-            "settings": asdict(self.settings),
-            "step": self._signals.step,
-            "samples": self._signals.samples,
-            **states.capture(self._learner, self._schedule),
-        }
-        if destination is None:
+    def state_dict(self, *, prefix: str = "", **as_part: Any) -> dict[str, Any]:  # type: ignore[override]
+        """Return what adaptation changed, and only that; loads with torch.load(weights_only=True).
+
+        That is kilobytes; with update="slow" or "window" it includes the samples kept for the next update.
+        """
+        with self._turn():
+            self._worker.wait()
+            state = {
+                "format": states.FORMAT,
+                "method": str(self.recipe),
+                "settings": asdict(self.settings),
+                "step": self._signals.step,
+                "samples": self._signals.samples,
+                **states.capture(self._learner, self._schedule),
+            }
+        if as_part.get("destination") is None:
             return state
-        destination[f"{prefix}adaptation"] = state  # the adapter is part of a larger module
-        return destination
+        as_part["destination"][prefix + "adaptation"] = state  # the adapter is part of a larger module
+        return as_part["destination"]  # type: ignore[no-any-return]
 
     def load_state_dict(self, state_dict: dict[str, Any], *_: Any, **__: Any) -> None:  # type: ignore[override]
         """Go on from a saved state, bit for bit. A state that does not fit changes nothing."""
-        self.wait()
-        states.check(state_dict, self.recipe, self.settings, self._learner)
-        self._restore_source()
-        states.restore(state_dict, self._learner, self._schedule)
-        self._signals = Signals(
-            step=state_dict["step"],
-            samples=state_dict["samples"],
-            frequencies=self._learner.reweighting_memory.get("z"),
-        )
+        with self._turn():
+            self._worker.wait()
+            states.check(state_dict, self.recipe, self.settings, self._learner)
+            self._restore_source()
+            states.restore(state_dict, self._learner, self._schedule)
+            self._signals = Signals(
+                step=state_dict["step"], samples=state_dict["samples"], frequencies=self._learner.frequencies()
+            )
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        """Load as part of a larger module."""
+        _metadata, _strict, missing_keys, _unexpected_keys, errors = rest
+        self._inner_prefix = f"{prefix}model."
+        if f"{prefix}adaptation" not in state_dict:
+            missing_keys.append(f"{prefix}adaptation")
+            return
+        try:
+            self.load_state_dict(state_dict[f"{prefix}adaptation"])
+        except StateError as error:
+            errors.append(str(error))
 
     def train(self, mode: bool = True) -> Adapter:
         """Do nothing: an adapter has no training mode."""
@@ -150,16 +176,30 @@ class Adapter(nn.Module):
         """Show the method."""
         return f"method='{self.recipe}'"
 
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One caller at a time, in normal mode even where the caller is in inference mode."""
+        if self._unloaded:
+            raise StateError("This adapter was unloaded; call adapt() again.")
+        with self._worker.lock, torch.inference_mode(False):
+            yield
+
     def _restore_source(self) -> None:
         self._learner.reset()
         self._schedule.reset()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Adapter:
         """Move, with the model, the tensors that no module owns."""
-        self.wait()
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch does not type it
-        states.move(fn, self._learner, self._schedule)
+        with self._turn():
+            self._worker.wait()
+            self._learner.subject.move(fn, lambda: nn.Module._apply(self, fn, recurse))
+            states.move(fn, self._learner, self._schedule)
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Wait before being copied or pickled."""
+        self._worker.wait()
+        return self.__dict__.copy()
 
     def _checked(self, images: Tensor) -> Tensor:
         if not isinstance(images, Tensor):
@@ -174,3 +214,8 @@ class Adapter(nn.Module):
             bad = (~x.isfinite()).flatten(1).any(1).nonzero().flatten().tolist()
             raise InputError(f"Expected finite values, but samples {bad} of the batch hold NaN or infinity.")
         return x.clone() if x.is_inference() else x
+
+
+def _expect_no_more(adapter: Adapter, keys: Any) -> None:
+    """The adapter's part of a larger state does not hold the model inside, so nothing of that is missing."""
+    keys.missing_keys[:] = [key for key in keys.missing_keys if not key.startswith(adapter._inner_prefix)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -44,6 +44,11 @@ class Learner:
         self.subject.reset()
         self._start()
 
+    def frequencies(self) -> Tensor | None:
+        """Return a copy of DOT's z, (K,), if there is one."""
+        z = self.reweighting_memory.get("z")
+        return None if z is None else z.clone()
+
     def predict(self, x: Tensor) -> Tensor:
         """Answer with what is known; nothing changes."""
         with torch.no_grad():
@@ -56,68 +61,73 @@ class Learner:
             x: the batch.
             later: the update runs after the caller has the answer; leave to it all that the answer does not need.
         """
-        if later and self.objective is None and self.classes is not None:
+        if later and self.objective is None and all(norm.settled for norm in self.subject.norms.values()):
             return self.predict(x), lambda: self.observe(x)[1]()
-        with self._observing(), torch.set_grad_enabled(self.objective is not None):
+        self._discard()
+        with self._phase("observing"), torch.set_grad_enabled(self.objective is not None):
             logits = self._logits(x)
             if self.objective is not None and not logits.requires_grad:
                 raise ModelError(
-                    "The model's logits carry no gradient: its forward detaches them or runs under torch.no_grad(). "
-                    "Take that out, or use a method without a loss, such as 'tema'."
+                    "The model's logits carry no gradient: its forward detaches them or runs under torch.no_grad(), or "
+                    "requires_grad was switched off after adapt(). Undo that, or use a method without a loss."
                 )
-        return logits.detach(), lambda: self._learn(logits)
+        answer = logits.detach()
+        return answer.clone() if later else answer, lambda: self._learn(logits)
 
     def _learn(self, logits: Tensor) -> Outcome:
         try:
             with torch.autocast(logits.device.type, enabled=False):
-                prediction = Prediction(logits)
-                if self.objective is None:
-                    self._commit(prediction)
-                    return Outcome(entropy=float(prediction.entropy.mean()))
-                return self._minimise(self.objective, prediction)
+                return self._learn_from(Prediction(logits))
         finally:
             self._discard()
 
-    def _minimise(self, objective: Objective, prediction: Prediction) -> Outcome:
-        """Algorithm 1 of the paper, lines 4 to 10, around any objective."""
-        each, selected = objective.loss(prediction, self.objective_memory)  # (B,)
-        if self.reweighting is not None:
-            each = each * self.reweighting.weights(prediction, self.reweighting_memory)
-        if selected is not None:
-            each = each.masked_fill(~selected, 0)
-        count = len(each) if selected is None else int(selected.sum())
-        loss = each.sum() / (len(each) if self.settings.reduction == "batch" else max(count, 1))
+    def _learn_from(self, prediction: Prediction) -> Outcome:
+        """Algorithm 1 of the paper, lines 4 to 10, around any objective; without one, only statistics are learnt."""
+        loss, count, gradients, memory = None, None, [], {}
+        if self.objective is not None:
+            each, selected = self.objective.loss(prediction, self.objective_memory)  # (B,)
+            if self.reweighting is not None:
+                each = each * self.reweighting.weights(prediction, self.reweighting_memory)
+            if selected is not None:
+                each = each.masked_fill(~selected, 0)
+            count = len(each) if selected is None else int(selected.sum())
+            loss = each.sum() / (len(each) if self.settings.reduction == "batch" else max(count, 1))
+            gradients = self._gradients(loss) if count else []
+            memory = self.objective.next_state(prediction, self.objective_memory, selected)
 
-        skipped = None
-        if not torch.isfinite(loss):
-            skipped = "the loss is not finite"  # and nothing of this batch enters the state
+        skipped = "no sample passed the threshold" if count == 0 else None
+        measured = [t for norm in self.subject.norms.values() for t in norm.measured()]
+        broken = [
+            name
+            for name, values in (("loss", [loss]), ("gradient", gradients), ("statistics", measured))
+            if not _finite(values)
+        ]
+        if broken:
+            skipped = f"not finite: {', '.join(broken)}"
         else:
-            if count == 0:
-                skipped = "no sample passed the threshold"
-            else:
-                self._differentiate(loss)
-            self.objective_memory = objective.next_state(prediction, self.objective_memory, selected)
-            self._commit(prediction)
+            self._commit(prediction, gradients, memory)
         return Outcome(
-            loss=float(loss.detach()),
+            loss=None if loss is None else float(loss.detach()),
             entropy=float(prediction.entropy.detach().mean()),
-            used=count / len(each),
-            frequencies=self.reweighting_memory.get("z"),
+            used=None if count is None else count / len(prediction.label),
+            frequencies=self.frequencies(),
             skipped=skipped,
         )
 
-    def _differentiate(self, loss: Tensor) -> None:
-        parameters = list(self.subject.parameters.values())
-        for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters, allow_unused=True), strict=True):
-            p.grad = gradient
+    def _gradients(self, loss: Tensor) -> list[Tensor | None]:
+        with self._phase("replaying"):
+            return list(torch.autograd.grad(loss, list(self.subject.parameters.values()), allow_unused=True))
 
-    def _commit(self, prediction: Prediction) -> None:
+    def _commit(self, prediction: Prediction, gradients: list[Tensor | None], memory: State) -> None:
         """Everything that could fail has been computed: change the state."""
         with torch.no_grad():
-            if self.optimizer is not None:
-                self.optimizer.step()  # does nothing, momentum included, where there is no gradient
+            if self.optimizer is not None and gradients:
+                for p, gradient in zip(self.subject.parameters.values(), gradients, strict=True):
+                    p.grad = gradient
+                self.optimizer.step()
             for norm in self.subject.norms.values():
                 norm.commit()
+            self.objective_memory = memory
             if self.reweighting is not None:
                 self.reweighting_memory = self.reweighting.next_state(prediction, self.reweighting_memory)
             self.classes = prediction.classes
@@ -128,26 +138,26 @@ class Learner:
             p.grad = None
 
     @contextmanager
-    def _observing(self) -> Iterator[None]:
-        self.subject.phase.adapting = True
+    def _phase(self, phase: Literal["observing", "replaying"]) -> Iterator[None]:
+        self.subject.phase.now = phase
         try:
             yield
         except BaseException:
             self._discard()
             raise
         finally:
-            self.subject.phase.adapting = False
+            self.subject.phase.now = "frozen"
 
     def _logits(self, x: Tensor) -> Tensor:
         try:
             logits = self.subject(x)
         except RuntimeError as error:
             p = next(self.subject.model.parameters(), x)
-            if (p.dtype, p.device) == (x.dtype, x.device):
+            if (p.dtype, p.device) == (x.dtype, x.device) or isinstance(error, torch.OutOfMemoryError):
                 raise
             raise InputError(
                 f"Expected images as the model takes them ({p.dtype} on {p.device}), but got {x.dtype} on {x.device}. "
-                "Convert them, and scale and normalise them as in training."
+                f"Convert them, and scale and normalise them as in training. The model said: {error}"
             ) from error
         if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != len(x):
             came = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
@@ -165,6 +175,11 @@ class Learner:
 
 def _build(name: str | None, settings: Settings) -> Any:
     return None if name is None else WORDS[name].build(settings)
+
+
+def _finite(values: Sequence[Tensor | None]) -> bool:
+    flat = [value.detach().flatten() for value in values if value is not None]
+    return not flat or bool(torch.cat(flat).isfinite().all())
 
 
 def _optimizer(parameters: list[torch.nn.Parameter], settings: Settings) -> torch.optim.Optimizer | None:

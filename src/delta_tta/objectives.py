@@ -6,6 +6,7 @@ import math
 
 from torch import Tensor
 
+from .errors import SettingError
 from .prediction import Prediction
 from .settings import Settings
 from .words import State, word
@@ -43,6 +44,11 @@ class PseudoLabel(Objective):
     """L = −log p[y*] where p[y*] ≥ τ."""
 
     default_threshold = 0.4
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        if self.threshold > 1:
+            raise SettingError(f"Expected `threshold` of PL, a confidence, to be at most 1, but got {self.threshold}.")
 
     def loss(self, prediction: Prediction, state: State) -> tuple[Tensor, Tensor | None]:
         """Confident samples train."""

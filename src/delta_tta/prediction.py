@@ -8,6 +8,9 @@ from torch import Tensor
 
 from .norms.statistics import at_least_float32
 
+MINIMUM = -1e4
+"""A log-probability below which p is 0 in every floating-point type."""
+
 
 class Prediction:
     """Probabilities, labels and entropies of one batch of logits (B, K), each computed once.
@@ -40,5 +43,5 @@ class Prediction:
 
     @cached_property
     def entropy(self) -> Tensor:
-        """H = −Σ p log p, (B,), with gradient."""
-        return -(self.log_p.exp() * self.log_p).sum(1)
+        """H = −Σ p log p, (B,), with gradient; a class masked out by a logit of −∞ adds nothing."""
+        return -(self.log_p.exp() * self.log_p.clamp(min=MINIMUM)).sum(1)

@@ -53,19 +53,20 @@ def parse(method: str) -> Recipe:
     statistics, reweightings = chosen("statistics"), chosen("reweighting")
     objective = first if WORDS[first].room == "objective" else None
     if objective is None:
-        if first != "bn" and statistics:
-            raise MethodError(
-                f"{method!r} names two kinds of statistics, {first!r} and {statistics[0]!r}; "
-                f"write 'bn+{statistics[0]}' or 'tent+{statistics[0]}'."
-            )
+        with_loss = "+".join(["tent", *parts])
         if reweightings:
             raise MethodError(
                 f"{method!r} makes no sense: {reweightings[0]!r} weighs the samples of a loss, and {first!r} "
-                f"minimises none. Write 'tent+{parts[-1]}', or {first!r} alone."
+                f"minimises none. Write {with_loss!r}, or {first!r} alone."
             )
         if "tbr" in statistics:
             raise MethodError(
-                f"{method!r} makes no sense: without a loss there is no gradient, and TBR equals TEMA. Write 'bn+tema'."
+                f"{method!r} makes no sense: TBR is about the gradient of a loss, and {first!r} minimises none; "
+                f"without one it equals TEMA. Write {with_loss!r}, or 'tema'."
+            )
+        if first != "bn" and statistics:
+            raise MethodError(
+                f"{method!r} names two kinds of statistics, {first!r} and {statistics[0]!r}. Write {statistics[0]!r}."
             )
     if len(statistics) > 1:
         raise MethodError(f"{method!r} names two kinds of statistics, {' and '.join(statistics)}; choose one.")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import torch
@@ -52,18 +53,15 @@ class Slow(Every):
         """Answer at once."""
         kept = self._with_cache(x)
         logits = self.learner.predict(x)
-        *full, rest = kept.split(self.length) if len(kept) % self.length else (*kept.split(self.length), None)
-        self.cache = rest
+        entropy = float(Prediction(logits).entropy.mean())
+        full = len(kept) // self.length * self.length
 
         def update() -> Outcome:
-            if not full:
-                return Outcome(
-                    entropy=float(Prediction(logits).entropy.mean()),
-                    frequencies=self.learner.reweighting_memory.get("z"),
-                    skipped=f"collecting samples: {len(kept)} of {self.length}",
-                )
-            for samples in full:
+            collecting = f"collecting samples: {len(kept)} of {self.length}"
+            outcome = Outcome(entropy=entropy, frequencies=self.learner.frequencies(), skipped=collecting)
+            for samples in kept[:full].split(self.length) if full else ():
                 outcome = self.learner.observe(samples)[1]()
+            self.cache = kept[full:].clone() if full < len(kept) else None
             return outcome
 
         return logits, update
@@ -75,8 +73,13 @@ class Window(Every):
     def answer(self, x: Tensor, later: bool) -> tuple[Tensor, Update]:
         """Answer the new samples as part of the window."""
         window = self._with_cache(x)[-max(self.length, len(x)) :]
-        logits, update = self.learner.observe(window, later)
-        self.cache = window[-self.length :]
+        logits, learn = self.learner.observe(window, later)
+
+        def update() -> Outcome:
+            outcome = learn()
+            self.cache = window[-self.length :]
+            return outcome
+
         return logits[-len(x) :], update
 
 
@@ -87,21 +90,34 @@ class Worker:
     """Runs one update at a time in a thread of its own; its exceptions reach whoever waits for it."""
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()
         self._executor: ThreadPoolExecutor | None = None
         self._pending: Future[None] | None = None
 
-    def submit(self, task: Callable[[], None], device: str) -> None:
-        """Start a task under the caller's autocast; the caller has waited for the one before."""
-        autocast = torch.autocast(device, torch.get_autocast_dtype(device), enabled=torch.is_autocast_enabled(device))
+    def submit(self, task: Callable[[], None], device: torch.device) -> None:
+        """Start a task under the caller's autocast and CUDA stream; the caller has waited for the one before."""
+        kind = device.type
+        task = torch.autocast(kind, torch.get_autocast_dtype(kind), enabled=torch.is_autocast_enabled(kind))(task)
+        if kind == "cuda":
+            task = _on_stream(task, torch.cuda.current_stream(device))
         self._executor = self._executor or ThreadPoolExecutor(1, thread_name_prefix="delta-tta")
-        self._pending = self._executor.submit(autocast(task))
+        self._pending = self._executor.submit(task)
 
     def wait(self) -> None:
-        """Return when nothing is running; raise what the last task raised."""
-        pending, self._pending = self._pending, None
-        if pending is not None:
-            pending.result()
+        """Return when nothing is running; raise what the last task raised, once."""
+        if self._pending is not None:
+            wait([self._pending])  # if the caller is interrupted here, the update is still pending
+            done, self._pending = self._pending, None
+            done.result()
 
     def __reduce__(self) -> tuple[type[Worker], tuple[Any, ...]]:
         """A copy is a new worker: threads cannot be copied."""
         return Worker, ()
+
+
+def _on_stream(task: Callable[[], None], stream: torch.cuda.Stream) -> Callable[[], None]:
+    def run() -> None:
+        with torch.cuda.stream(stream):
+            task()
+
+    return run

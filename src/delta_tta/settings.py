@@ -60,7 +60,7 @@ class Settings:
         _require("alpha", self.alpha, 0 <= self.alpha <= 1, "between 0 and 1")
         _require("lam", self.lam, 0 <= self.lam <= 1, "between 0 and 1")
         _require("threshold", self.threshold, self.threshold is None or self.threshold > 0, "greater than 0")
-        _require("prior", self.prior, self.prior >= 0, "at least 0")
+        _require("prior", self.prior, 0 <= self.prior < math.inf, "at least 0 and finite")
         _require("length", self.length, self.length >= 1, "at least 1")
         fine = self.update == "every" or not self.episodic  # otherwise the kept samples would be forgotten, too
         _require("episodic", self.episodic, fine, "False with update='slow' or 'window'")

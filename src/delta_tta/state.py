@@ -12,11 +12,12 @@ from torch import Tensor
 from .errors import StateError
 from .learner import Learner
 from .norms.layers import MovingAverage
-from .norms.statistics import at_least_float32
+from .norms.statistics import follow
 from .recipe import Recipe
 from .schedules import Every
 from .settings import Settings
 
+OPTIMIZER_STATE = {"adam": {"step", "exp_avg", "exp_avg_sq"}, "sgd": {"momentum_buffer"}}
 FORMAT = "delta-tta state 1"
 HARMLESS = {"background"}
 """Settings that do not change any result, so a state may travel between their values."""
@@ -58,10 +59,10 @@ def _check_origin(state: Mapping[str, Any], recipe: Recipe, settings: Settings) 
             f"The state was saved by method {state['method']!r}, but this adapter runs '{recipe}'; "
             f"make one with adapt(model, {state['method']!r})."
         )
-    mine, theirs = asdict(settings), state["settings"]
-    differ = [key for key in mine if key not in HARMLESS and theirs[key] != mine[key]]
+    mine, theirs = asdict(settings), {**asdict(Settings()), **state["settings"]}
+    differ = [key for key in theirs if key not in HARMLESS and theirs[key] != mine.get(key)]
     if differ:
-        listed = ", ".join(f"{key}={theirs[key]!r} (here {mine[key]!r})" for key in differ)
+        listed = ", ".join(f"{key}={theirs[key]!r} (here {mine.get(key)!r})" for key in differ)
         raise StateError(f"The state was saved with other settings: {listed}. Make the adapter with the same.")
 
 
@@ -72,9 +73,10 @@ def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
     fits = (
         {name: p.shape for name, p in state["parameters"].items()} == shapes
         and all(
-            name in shapes and (not isinstance(value, Tensor) or key == "step" or value.shape == shapes[name])
+            name in shapes
+            and values.keys() == OPTIMIZER_STATE[learner.settings.optimizer]
+            and all(key == "step" or value.shape == shapes[name] for key, value in values.items())
             for name, values in state["optimizer"].items()
-            for key, value in values.items()
         )
         and all(
             pair.keys() == {"mean", "std"} and all(t.shape == (widths.get(name),) for t in pair.values())
@@ -93,13 +95,18 @@ def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
 
 def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None:
     """Write a checked state into a learner that was just reset."""
+    like = next(learner.subject.model.parameters(), torch.empty(0))
+
+    def to_model(x: Tensor) -> Tensor:
+        return x.to(like.device, like.dtype if x.is_floating_point() else x.dtype)
+
     parameters = learner.subject.parameters
     with torch.no_grad():
         for name, p in parameters.items():
             p.copy_(state["parameters"][name])
+    averages = _averages(learner)
     for name, pair in state["statistics"].items():
-        norm, device = _averages(learner)[name], _device(learner)
-        norm.mean, norm.std = (pair[key].clone().to(device) for key in ("mean", "std"))
+        averages[name].mean, averages[name].std = (follow(to_model, pair[key]).clone() for key in ("mean", "std"))
     if learner.optimizer is not None:
         for name, values in state["optimizer"].items():
             learner.optimizer.state[parameters[name]] = _copied(values)
@@ -107,18 +114,17 @@ def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None
     learner.reweighting_memory = _copied(state["reweighting"])
     schedule.cache = None if state["cache"] is None else state["cache"].clone()
     learner.classes = state["classes"]
-    device = _device(learner)
-    move(lambda t: t.to(device), learner, schedule)
+    move(to_model, learner, schedule)
 
 
 def move(fn: Callable[[Tensor], Tensor], learner: Learner, schedule: Every) -> None:
-    """Apply fn to every tensor that no module owns."""
+    """Let every tensor that no module owns follow the model, whose parameters have been moved by fn."""
     for memory in (learner.objective_memory, learner.reweighting_memory):
-        memory.update({key: at_least_float32(fn(value)) for key, value in memory.items()})
-    for values in learner.optimizer.state.values() if learner.optimizer is not None else ():
+        memory.update({key: follow(fn, value) for key, value in memory.items()})
+    for p, values in learner.optimizer.state.items() if learner.optimizer is not None else ():
         for key, value in values.items():
             if isinstance(value, Tensor):
-                values[key] = value.to(fn(value).device) if key == "step" else fn(value)  # a count has its own type
+                values[key] = value.to(p.device, value.dtype if key == "step" else p.dtype)
     if schedule.cache is not None:
         schedule.cache = fn(schedule.cache)
 
@@ -129,7 +135,3 @@ def _averages(learner: Learner) -> dict[str, MovingAverage]:
 
 def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value.clone() if isinstance(value, Tensor) else value for key, value in values.items()}
-
-
-def _device(learner: Learner) -> torch.device:
-    return next((p.device for p in learner.subject.model.parameters()), torch.device("cpu"))

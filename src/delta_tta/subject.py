@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from weakref import WeakSet
+
 import torch
 from torch import Tensor, nn
 
 from .errors import ModelError
 from .norms import AdaptiveNorm, NormSites, Phase
+from .norms.statistics import at_least_float32, follow
 from .recipe import Recipe
 from .settings import Settings
 from .words import WORDS
 
 OTHER_NORMS = (nn.GroupNorm, nn.LayerNorm, nn.modules.instancenorm._InstanceNorm)
 
+_adapted: WeakSet[nn.Module] = WeakSet()
+
 
 class Subject:
     """Owns the swapped layers and the trained parameters, and remembers the source."""
 
     def __init__(self, model: nn.Module, recipe: Recipe, settings: Settings) -> None:
+        if model in _adapted:
+            raise ModelError("The model is being adapted already; call unload() on its adapter first.")
         self.model = model
         self.phase = Phase()
         self._sites = NormSites(model)
@@ -26,12 +34,15 @@ class Subject:
 
         self._training = {module: module.training for module in model.modules()}
         self._requires_grad = {p: p.requires_grad for p in model.parameters()}
-        self.source = {name: p.detach().clone() for name, p in self.parameters.items()}
+        self._types = {name: p.dtype for name, p in self.parameters.items()}
+        self._source = {name: p.detach().clone() for name, p in self.parameters.items()}
         if recipe.statistics != "source":
             self._sites.swap(WORDS[recipe.statistics].build, settings, self.phase)
+        _adapted.add(model)
         model.requires_grad_(False)
         for p in self.parameters.values():
             p.requires_grad_(True)
+        self._widen({name: p.detach() for name, p in self.parameters.items()})
         self._modules = list(model.modules())
 
     @property
@@ -54,22 +65,38 @@ class Subject:
         """Bring back the source bit for bit."""
         with torch.no_grad():
             for name, p in self.parameters.items():
-                p.copy_(self.source[name])
+                p.copy_(self._source[name])
         for norm in self.norms.values():
             norm.reset()
 
     def unload(self, keep: bool) -> nn.Module:
         """Give the model back with its own layers: as the source, or with what was learnt, in eval mode."""
+        if not keep:
+            self.reset()
+        for name, p in self.parameters.items():
+            p.data = p.data.to(self._types[name])
         if keep:
             self._sites.bake()
-        else:
-            self.reset()
         self._sites.restore()
         for p, flag in self._requires_grad.items():
             p.requires_grad_(flag)
         for module, training in self._training.items():
             module.training = training and not keep
+        _adapted.discard(self.model)
         return self.model
+
+    def move(self, fn: Callable[[Tensor], Tensor], move_modules: Callable[[], object]) -> None:
+        """Let the modules be moved by fn, and keep the digits that half precision would cost γ and β."""
+        before = {name: p.detach() for name, p in self.parameters.items()}
+        move_modules()
+        self._types = {name: fn(torch.empty(0, dtype=dtype)).dtype for name, dtype in self._types.items()}
+        self._widen({name: follow(fn, p) for name, p in before.items()})
+
+    def _widen(self, values: dict[str, Tensor]) -> None:
+        """Train γ and β of batch norms in float32 at least: in half precision a small step is no step."""
+        if self._sites.originals:
+            for name, p in self.parameters.items():
+                p.data = at_least_float32(values[name])
 
 
 def _declared_parameters(model: nn.Module, recipe: Recipe, sites: NormSites) -> dict[str, nn.Parameter]:
@@ -79,7 +106,9 @@ def _declared_parameters(model: nn.Module, recipe: Recipe, sites: NormSites) -> 
     layers: dict[str, nn.Module] = {**sites.originals}
     if not layers:
         layers = {name: m for name, m in model.named_modules() if isinstance(m, OTHER_NORMS)}
-    return {f"{name}.{part}": p for name, m in layers.items() for part, p in m.named_parameters(recurse=False)}
+    named = [(f"{name}.{part}", p) for name, m in layers.items() for part, p in m.named_parameters(recurse=False)]
+    first_names = {p: name for name, p in reversed(named)}  # layers may share a parameter
+    return {name: p for name, p in named if first_names[p] == name}
 
 
 def _check(model: nn.Module, recipe: Recipe, sites: NormSites, parameters: dict[str, nn.Parameter]) -> None:
@@ -87,7 +116,8 @@ def _check(model: nn.Module, recipe: Recipe, sites: NormSites, parameters: dict[
         raise ModelError("The model has lazy layers that were never run; run it once before adapting it.")
     if any(p.is_inference() for p in model.parameters()):
         raise ModelError("The model was made under torch.inference_mode() and cannot learn; make it outside.")
-    needs_batch_norm = recipe.statistics not in ("source", "bn") or recipe.statistics == str(recipe) == "bn"
+    # 'tent' alone trains any norm layers; what else names statistics needs layers that have them
+    needs_batch_norm = recipe.statistics != "source" and (recipe.statistics != "bn" or recipe.objective is None)
     if needs_batch_norm and not sites.originals:
         dot = "+dot" if recipe.reweighting == "dot" else ""
         instead = f"{recipe.objective}{dot}" if recipe.objective and parameters else "source"

@@ -3,7 +3,6 @@
 A method that registers itself joins by being listed in `sentences()`.
 """
 
-import contextlib
 import copy
 import io
 
@@ -332,9 +331,46 @@ def test_a_deep_copy_lives_on_its_own(method, schedule, device):
     first, second = stream(3, device=device), stream(3, seed=1, device=device)
     for x in first:
         adapter(x)
-    adapter.wait()
-    twin = copy.deepcopy(adapter)
+    twin = copy.deepcopy(adapter)  # in the background the last update may still be running
     copied = [twin(x) for x in second]
     assert all(torch.equal(a, adapter(x)) for a, x in zip(copied, second, strict=True))
-    with contextlib.closing(io.BytesIO()) as file:
-        torch.save(twin.state_dict(), file)
+
+
+def test_everything_works_under_inference_mode(method, schedule, device):
+    first, second = stream(3, device=device), stream(3, seed=1, device=device)
+    exact = make(method, schedule, device=device, init="inherit")
+    expected = [exact(x) for x in (*first, *second)]
+    net = conv_net().to(device)
+    with torch.inference_mode():
+        adapter = make(method, schedule, net, init="inherit")
+        adapter(second[0])
+        adapter.reset()
+        for x, y in zip(first, expected, strict=False):
+            assert torch.equal(adapter(x), y)
+        state = adapter.state_dict()
+        adapter.reset()
+        adapter.load_state_dict(state)
+        adapter.to(device)
+    for x, y in zip(second, expected[3:], strict=True):
+        assert torch.equal(adapter(x), y)
+    with torch.inference_mode():
+        plain = adapter.unload(keep=True)
+    plain(first[0]).sum().backward()
+
+
+def test_a_dead_adapter_cannot_touch_the_model(method, device):
+    net = conv_net().to(device)
+    dead = make(method, net=net)
+    dead(stream(1, device=device)[0])
+    dead.unload(keep=True)
+    before = snapshot(net)
+    for act in (dead.reset, dead.unload, dead.state_dict, lambda: dead.load_state_dict({}), dead.double):
+        with pytest.raises(delta_tta.StateError, match="unloaded"):
+            act()
+    assert same(snapshot(net), before)
+    alive = make(method, net=net)
+    with pytest.raises(delta_tta.StateError, match="unloaded"):
+        dead.unload()
+    assert alive(stream(1, device=device)[0]).isfinite().all()
+    with pytest.raises(ModelError, match="already"):
+        make("tent", net=net)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import delta_tta
-from delta_tta import InputError, ModelError
+from delta_tta import InputError, ModelError, SettingError
 from nets import batches, conv_net, group_norm
 
 
@@ -110,11 +110,40 @@ def test_a_loss_that_is_not_finite_is_not_learnt_from():
     before = adapter.state_dict()
     factor[0] = float("inf")
     adapter(xs[1])
-    assert adapter.signals.skipped == "the loss is not finite"
+    assert adapter.signals.skipped.startswith("not finite: loss")
     after = adapter.state_dict()
     assert all(torch.equal(v, after["parameters"][k]) for k, v in before["parameters"].items())
     assert torch.equal(before["reweighting"]["z"], after["reweighting"]["z"])
     assert all(torch.equal(v["mean"], after["statistics"][k]["mean"]) for k, v in before["statistics"].items())
+
+
+@pytest.mark.parametrize("method", ["tema", "tent+delta"])
+def test_statistics_that_overflow_are_not_learnt_from(method):
+    """Finite images whose variance is not: the answer stays finite, and so does the state."""
+    adapter = delta_tta.adapt(conv_net(), method)
+    good = batches(3)
+    adapter(good[0])
+    before = adapter.state_dict()
+    bad = good[1].clone()
+    bad[0] *= 1e19
+    adapter(bad)
+    assert adapter.signals.skipped.startswith("not finite: ")
+    assert "statistics" in adapter.signals.skipped
+    after = adapter.state_dict()
+    assert all(torch.equal(v["std"], after["statistics"][k]["std"]) for k, v in before["statistics"].items())
+    assert adapter(good[2]).isfinite().all()
+
+
+def test_masked_classes_train_like_absent_ones():
+    mask = torch.tensor([0, 0, float("-inf"), 0, 0])
+    masked = delta_tta.adapt(Wrapped(lambda y: y + mask), "tent+delta", lr=0.1)
+    narrow = delta_tta.adapt(Wrapped(lambda y: y[:, [0, 1, 3, 4]]), "tent+tbr", lr=0.1)
+    plain = delta_tta.adapt(Wrapped(lambda y: y + mask), "tent+tbr", lr=0.1)
+    for x in batches(4):
+        masked(x)
+        assert torch.allclose(plain(x)[:, [0, 1, 3, 4]], narrow(x), atol=1e-4)
+    assert masked.signals.skipped is None
+    assert masked.signals.loss > 0
 
 
 @pytest.mark.parametrize(
@@ -147,6 +176,16 @@ def test_a_model_made_under_inference_mode():
 def test_a_model_that_is_a_norm_layer_itself():
     with pytest.raises(ModelError, match="norm layer itself"):
         delta_tta.adapt(nn.BatchNorm1d(5), "bn")
+
+
+def test_a_word_that_cannot_be_built_leaves_the_model_alone():
+    net = conv_net()
+    modules = list(net.modules())
+    with pytest.raises(SettingError, match="at most 1"):
+        delta_tta.adapt(net, "pl+delta", threshold=1.5)
+    assert list(net.modules()) == modules
+    assert all(p.requires_grad for p in net.parameters())
+    delta_tta.adapt(net, "pl+delta")
 
 
 def test_all_errors_share_a_base_and_are_value_errors():

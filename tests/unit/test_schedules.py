@@ -1,17 +1,19 @@
 """When to update: what is learnt, from which samples, and in whose time."""
 
 import gc
+import signal
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 import delta_tta
 from delta_tta import InputError
-from nets import batches, conv_net, flat_net
+from nets import SharedNorm, batches, conv_net, flat_net
 
 
 def learnt(adapter):
@@ -193,9 +195,9 @@ def test_background_answers_before_it_learns_and_learns_before_the_next_answer()
     net, gate = gated()
     adapter = delta_tta.adapt(net, "tent+delta", background=True, lr=0.1)
     a, b = batches(2, shape=(6,))
-    adapter(a)  # returns although the gate is closed
     weight = net[1].source.weight
     before = weight.clone()
+    adapter(a)  # returns although the gate is closed
     assert torch.equal(weight, before)
     threading.Timer(0.2, gate.event.set).start()
     start = time.perf_counter()
@@ -225,20 +227,99 @@ def test_an_exception_of_the_worker_reaches_the_caller_once(touch):
         adapter.wait()
 
 
-def test_a_failed_update_changes_nothing():
+@pytest.mark.parametrize("update", ["every", "slow", "window"])
+def test_a_failed_update_changes_nothing(update):
     net, gate = gated()
     gate.event.set()
-    adapter = delta_tta.adapt(net, "tent+delta", lr=0.1)
-    a, b = batches(2, shape=(6,))
-    adapter(a)
+    adapter = delta_tta.adapt(net, "tent+delta", lr=0.1, update=update, length=16)
+    twin = delta_tta.adapt(flat_net(), "tent+delta", lr=0.1, update=update, length=16)
+    a, b, c = batches(3, shape=(6,))
+    adapter(a), twin(a)
     before = flatten(adapter.state_dict())
     gate.error = ArithmeticError("in the middle of the backward pass")
     with pytest.raises(ArithmeticError):
         adapter(b)
+    gate.error = None
     after = flatten(adapter.state_dict())
     assert before.keys() == after.keys()
     assert all(torch.equal(before[k], after[k]) for k in before)
+    assert (adapter.signals.step, adapter.signals.samples) == (1, 12)
     assert all(p.grad is None for p in net.parameters())
+    assert torch.equal(adapter(c), twin(c))
+
+
+def test_gradients_left_in_the_model_are_not_stepped_with():
+    net = conv_net(sharp=0.01)
+    for p in net.parameters():
+        p.grad = torch.ones_like(p)
+    adapter = delta_tta.adapt(net, "pl+delta", threshold=0.99)
+    before = adapter.state_dict()["parameters"]
+    adapter(batches(1)[0])
+    assert adapter.signals.used == 0
+    after = adapter.state_dict()
+    assert all(torch.equal(before[k], after["parameters"][k]) for k in before)
+    assert not after["optimizer"]
+
+
+def test_what_the_caller_does_with_the_answer_is_not_learnt():
+    net, gate = gated()
+    adapter, twin = delta_tta.adapt(net, "tent+delta", background=True), delta_tta.adapt(flat_net(), "tent+delta")
+    a = batches(1, shape=(6,))[0]
+    hold = threading.Event()
+    adapter._worker._executor = ThreadPoolExecutor(1)
+    adapter._worker._executor.submit(hold.wait)  # the update begins only after the answer was changed
+    adapter(a).zero_()
+    gate.event.set()
+    hold.set()
+    twin(a)
+    assert adapter.signals.loss == twin.signals.loss
+    adapter.signals.frequencies.zero_()
+    assert torch.equal(adapter.state_dict()["reweighting"]["z"], twin.state_dict()["reweighting"]["z"])
+
+
+def test_an_interrupted_wait_does_not_lose_the_update():
+    net, gate = gated()
+    adapter = delta_tta.adapt(net, "tent+delta", background=True, lr=0.1)
+    twin = delta_tta.adapt(flat_net(), "tent+delta", lr=0.1)
+    a = batches(1, shape=(6,))[0]
+    adapter(a), twin(a)
+    threading.Timer(0.2, lambda: signal.raise_signal(signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        adapter.wait()
+    gate.event.set()
+    assert torch.equal(adapter.predict(a), twin.predict(a))
+
+
+@pytest.mark.parametrize("update", ["every", "slow", "window"])
+@pytest.mark.parametrize("method", ["tema", "tent+delta"])
+@pytest.mark.parametrize("net", [conv_net, lambda: torch.nn.Sequential(torch.nn.BatchNorm2d(3), *conv_net())])
+def test_background_keeps_the_callers_autocast(net, method, update):
+    settings = {"update": update, "length": 8, "lr": 0.05, "dot": "soft"}
+    here = delta_tta.adapt(net(), method, **settings)
+    there = delta_tta.adapt(net(), method, background=True, **settings)
+    for x in batches(6, size=4):
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(here(x), there(x))
+    assert same_state(here, there)
+
+
+def test_a_shared_layer_in_the_background():
+    here, there = (delta_tta.adapt(SharedNorm(), "tema", background=b, init="first") for b in (False, True))
+    for x in batches(5, shape=(6,)):
+        assert torch.equal(here(x), there(x))
+
+
+def test_callers_in_many_threads_take_turns():
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", lr=0.01)
+    x = batches(1)[0]
+    with ThreadPoolExecutor(4) as pool:
+        for future in [pool.submit(adapter if i % 2 else adapter.predict, x) for i in range(40)]:
+            assert future.result().isfinite().all()
+    assert adapter.signals.step == 20
+    twin = delta_tta.adapt(conv_net(), "tent+delta", lr=0.01)
+    for _ in range(20):
+        twin(x)
+    assert same_state(adapter, twin)
 
 
 def test_the_program_ends_by_itself_after_the_last_update():

@@ -57,6 +57,7 @@ def test_settings_are_frozen():
         ({"threshold": 0}, "greater than 0"),
         ({"threshold": "high"}, "float or None"),
         ({"prior": -1}, "at least 0"),
+        ({"prior": float("inf")}, "finite"),
         ({"length": 0}, "at least 1"),
         ({"length": 8.0}, "to be int"),
         ({"background": 1}, "to be bool"),

@@ -73,7 +73,7 @@ def damage(path, value):
         (damage(["format"], KeyError), "saved by an adapter"),
         (damage(["method"], "pl+delta"), "make one with adapt"),
         (damage(["settings", "lr"], 7.0), "lr=7.0 (here 0.001)"),
-        (damage(["settings"], {}), "damaged"),
+        (damage(["settings"], KeyError), "damaged"),
         (damage(["parameters", "1.weight"], torch.ones(9)), "another model"),
         (damage(["parameters", "1.weight"], KeyError), "another model"),
         (damage(["parameters", "1.weight"], 3), "damaged"),
@@ -81,6 +81,8 @@ def damage(path, value):
         (damage(["statistics", "99"], {"mean": torch.ones(8), "std": torch.ones(8)}), "another model"),
         (damage(["statistics", "1"], {"mean": torch.ones(8)}), "another model"),
         (damage(["optimizer", "1.weight", "exp_avg"], torch.ones(3)), "another model"),
+        (damage(["optimizer", "1.weight", "exp_avg"], KeyError), "another model"),
+        (damage(["settings", "from_the_future"], 1), "from_the_future=1 (here None)"),
         (damage(["reweighting", "z"], torch.ones(3)), "damaged"),
         (damage(["step"], "many"), "damaged"),
         (damage(["objective"], None), "damaged"),
@@ -109,10 +111,35 @@ def test_a_state_of_another_model_is_refused():
         delta_tta.adapt(flat_net(), "tent+delta").load_state_dict([1])
 
 
-def test_a_module_around_the_adapter_saves_its_state_too():
+def test_a_state_without_a_newer_setting_still_loads():
     adapter, state = adapter_with_state()
-    whole = torch.nn.ModuleDict({"inner": adapter}).state_dict()
+    del state["settings"]["episodic"]
+    adapter.load_state_dict(state)
+
+
+def test_a_module_around_the_adapter_saves_and_loads_its_state():
+    adapter, state = adapter_with_state()
+    around = torch.nn.ModuleDict({"inner": adapter, "other": torch.nn.Linear(2, 2)})
+    whole = around.state_dict()
     assert whole["inner.adaptation"]["samples"] == state["samples"]
+    expected = adapter.predict(batches(1)[0])
+    adapter.reset()
+    around.load_state_dict(whole)
+    assert torch.equal(adapter.predict(batches(1)[0]), expected)
+    assert adapter.signals.step == 3
+    with pytest.raises(RuntimeError, match=r"inner\.adaptation"):
+        around.load_state_dict({k: v for k, v in whole.items() if k != "inner.adaptation"})
+    whole["inner.adaptation"]["method"] = "pl"
+    with pytest.raises(RuntimeError, match="saved by method 'pl'"):
+        around.load_state_dict(whole)
+
+
+def test_a_float32_state_loads_into_a_float64_model():
+    _, state = adapter_with_state(update="slow", length=16)
+    wide = delta_tta.adapt(conv_net().double(), "tent+delta", "cifar10-c", update="slow", length=16)
+    wide.load_state_dict(state)
+    for x in batches(3, dtype=torch.float64):
+        assert wide(x).dtype == torch.float64
 
 
 def test_keep_with_a_source_prior_is_refused_and_nothing_lost():

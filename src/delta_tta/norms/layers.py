@@ -1,12 +1,12 @@
 """The layers that stand in for a model's batch norms while it adapts.
 
-Each has two phases. Frozen: answer with what is known, change nothing. Adapting: also observe the features.
-What was observed becomes state only in `commit`, after the whole step has succeeded; `discard` forgets it.
+What a layer observed becomes state only in `commit`, after the whole step has succeeded; `discard` forgets it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ..errors import InputError
 from ..settings import Settings
 from ..words import word
-from .statistics import Observation, at_least_float32, batch_moments
+from .statistics import Observation, at_least_float32, batch_moments, follow
 from .tbr import Renormalise, eval_norm, renormalise_by_terms
 
 Tail = Callable[[_BatchNorm, Tensor], Tensor]
@@ -30,9 +30,13 @@ The paper finds "inherit" better up to 8 samples (appendix A.4); 64 values estim
 
 
 class Phase:
-    """Shared by all layers of one adapter: whether they observe what they see."""
+    """Shared by all layers of one adapter.
 
-    adapting = False
+    frozen: answer with what is known. observing: also remember what is seen. replaying: a backward pass is on, and a
+    model with gradient checkpoints runs parts of its forward pass again; do as before, but remember nothing.
+    """
+
+    now: Literal["frozen", "observing", "replaying"] = "frozen"
 
 
 @word("source", "statistics", "the model as it is, nothing adapts", alone=True)
@@ -60,7 +64,13 @@ class AdaptiveNorm(nn.Module):
                 f"A {type(self.source).__name__} of the model met features of shape {tuple(x.shape)}: {error}. "
                 "Give the model a whole batch: the first dimension counts the samples."
             ) from error
-        y = self.observe(x) if self._phase.adapting else self.frozen(x)
+        phase = self._phase.now
+        if phase == "observing":
+            y = self.observe(x)
+        elif phase == "frozen":
+            y = self.frozen(x)
+        else:
+            y = self.replay(x)
         return y if self._tail is None else self._tail(self.source, y)
 
     def frozen(self, x: Tensor) -> Tensor:
@@ -70,6 +80,19 @@ class AdaptiveNorm(nn.Module):
     def observe(self, x: Tensor) -> Tensor:
         """Normalise and remember, for `commit`, what was seen."""
         return self.frozen(x)
+
+    def replay(self, x: Tensor) -> Tensor:
+        """Normalise as `observe` did, and remember nothing."""
+        return self.frozen(x)
+
+    @property
+    def settled(self) -> bool:
+        """Whether `frozen` and `observe` give the same values."""
+        return True
+
+    def measured(self) -> Iterable[Tensor]:
+        """Return the statistics of what was observed; from here on `commit` cannot fail."""
+        return ()
 
     def commit(self) -> None:
         """Make what was observed part of the state."""
@@ -81,12 +104,21 @@ class AdaptiveNorm(nn.Module):
         """Go back to the source."""
 
     def baked(self) -> tuple[Tensor, Tensor] | None:
-        """Return the mean and variance of a plain layer that answers as `frozen` does; None: the batch's own."""
+        """Return mean and variance of a plain layer that answers as `frozen` does; None: the batch's own."""
         raise NotImplementedError
 
     def extra_repr(self) -> str:
         """Show the layer's shape, as torch does."""
         return f"{self.source.num_features}"
+
+    def __getattr__(self, name: str) -> Any:
+        """Look like the original layer to code that reads its attributes, such as a model's own or a hook."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if "source" not in self.__dict__.get("_modules", {}):
+                raise
+            return getattr(self._modules["source"], name)
 
 
 @word("bn", "statistics", "normalise with each batch's own statistics (BN adapt)", alone=True)
@@ -98,11 +130,11 @@ class BatchStatistics(AdaptiveNorm):
         s, prior = self.source, self.settings.prior
         if prior == 0 or s.running_mean is None or s.running_var is None:
             return batch_norm(x, s)
-        share = prior / (prior + x.shape[0])  # N / (N + n), Schneider et al. 2020, equation 4
+        share = prior / (prior + x.shape[0])  # N / (N + n), Schneider et al. 2020
         mean, var = batch_moments(x)
         mean = torch.lerp(mean, s.running_mean.to(mean.dtype), share)
         var = torch.lerp(var, s.running_var.to(var.dtype), share)
-        return eval_norm(x, s.weight, s.bias, mean, (var + s.eps).sqrt())
+        return eval_norm(x, *self._affine, mean, (var + s.eps).sqrt())
 
     def baked(self) -> tuple[Tensor, Tensor] | None:
         """A plain layer without statistics uses the batch's own in eval mode too."""
@@ -112,11 +144,11 @@ class BatchStatistics(AdaptiveNorm):
 class Pending:
     """What a layer observed and did not commit (not a module: setting its attributes must be quick)."""
 
-    __slots__ = ("averages", "seen")
+    __slots__ = ("seen", "start")
 
     def __init__(self) -> None:
-        self.seen: Observation | None = None
-        self.averages: tuple[Tensor, Tensor] | None = None  # the ones to move on from, where not the layer's own
+        self.seen: list[Observation] = []  # more than one if the layer is used more than once in a forward pass
+        self.start: tuple[Tensor, Tensor] | None = None  # where the averages start, if this is their first batch
 
 
 class MovingAverage(AdaptiveNorm):
@@ -147,37 +179,49 @@ class MovingAverage(AdaptiveNorm):
 
     def observe(self, x: Tensor) -> Tensor:
         """Normalise with the averages as they were before this batch."""
-        pending = self._pending
-        if pending.seen is not None:  # this layer is used more than once in a forward pass
-            pending.averages = self._moved(pending.seen)
-        seen = Observation(x, self.source.eps)
-        current = pending.averages or self._current() or self._initial(x, seen)
+        seen, pending = Observation(x, self.source.eps), self._pending
+        current = self._current()
+        if current is None:
+            current = pending.start = pending.start or self._initial(x, seen)
         y = self.normalise(x, *current, seen)
         if not torch.is_grad_enabled():
             _ = seen.statistics  # no backward pass will come: measure now and let the features go
-        pending.seen = seen
+        pending.seen.append(seen)
         return y
+
+    def replay(self, x: Tensor) -> Tensor:
+        """Normalise with the averages that `observe` used."""
+        current = self._current() or self._pending.start
+        assert current is not None
+        return self.normalise(x, *current, Observation(x, self.source.eps))
 
     def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
         """Return γ (x − mean) / std + β with the gradient of the method."""
         raise NotImplementedError
 
+    @property
+    def settled(self) -> bool:
+        """Whether the averages have started."""
+        return self._current() is not None
+
+    def measured(self) -> Iterable[Tensor]:
+        """μ_b and σ_b of what was observed."""
+        return (t for seen in self._pending.seen for t in seen.statistics)
+
     def commit(self) -> None:
         """μ_e ← α μ_e + (1−α) μ_b and the same for σ_e."""
-        seen = self._pending.seen
-        if seen is None:
-            return
-        current = self._current()
-        if self._pending.averages is None and current is not None:
-            for average, new in zip(current, seen.statistics, strict=True):
+        if self._pending.start is not None:
+            self.mean, self.std = (t.clone() for t in self._pending.start)
+        for seen in self._pending.seen:
+            for average, new in zip(self._current() or (), seen.statistics, strict=True):
                 average.lerp_(new, 1 - self.settings.alpha)
-        else:
-            self.mean, self.std = self._moved(seen)
         self.discard()
 
     def discard(self) -> None:
         """Forget what was observed and not committed."""
-        self._pending.seen = self._pending.averages = None
+        if self._pending.seen:
+            self._pending.seen = []
+        self._pending.start = None
 
     def baked(self) -> tuple[Tensor, Tensor] | None:
         """The variance that, with the layer's eps, gives σ_e."""
@@ -188,10 +232,11 @@ class MovingAverage(AdaptiveNorm):
         return mean, (std * std - self.source.eps).clamp_(min=0)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> MovingAverage:
-        """Follow the model to its device, but not to half precision."""
+        """Go with the model to its device, but not to half precision."""
+        current = self._current()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch does not type it
-        if self.mean is not None and self.std is not None:
-            self.mean, self.std = at_least_float32(self.mean), at_least_float32(self.std)
+        if current is not None:
+            self.mean, self.std = (follow(fn, t) for t in current)
         return self
 
     def _current(self) -> tuple[Tensor, Tensor] | None:
@@ -205,16 +250,10 @@ class MovingAverage(AdaptiveNorm):
         return at_least_float32(s.running_mean.clone()), (at_least_float32(s.running_var) + s.eps).sqrt_()
 
     def _initial(self, x: Tensor, seen: Observation) -> tuple[Tensor, Tensor]:
+        """Where the averages start: "first" or, under "auto" and in a batch too small to trust, "inherit"."""
         small = x.shape[0] < TRUSTED_SAMPLES or x.numel() // x.shape[1] < TRUSTED_VALUES
-        if self.settings.init == "auto" and small:
-            self._pending.averages = self._inherited()
-        return self._pending.averages or seen.statistics
-
-    def _moved(self, seen: Observation) -> tuple[Tensor, Tensor]:
-        """Return the averages after an observation; the first one is taken as it is."""
-        (mean, std), step = seen.statistics, 1 - self.settings.alpha
-        old = self._pending.averages or self._current()
-        return (mean, std) if old is None else (torch.lerp(old[0], mean, step), torch.lerp(old[1], std, step))
+        inherited = self._inherited() if self.settings.init == "auto" and small else None
+        return inherited or seen.statistics
 
 
 @word("tema", "statistics", "normalise with moving averages of the batch statistics", alone=True, part=True)
@@ -234,9 +273,7 @@ class Tbr(MovingAverage):
         """Equation 1."""
         if torch.compiler.is_compiling():
             return renormalise_by_terms(x, *self._affine, mean, std, seen)
-        y: Tensor = Renormalise.apply(  # type: ignore[no-untyped-call]  # torch does not type it
-            x, *self._affine, mean, std, seen
-        )
+        y: Tensor = Renormalise.apply(x, *self._affine, mean, std, seen)  # type: ignore[no-untyped-call]
         return y
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,12 @@ _fast_moments = getattr(torch.ops.aten, "batch_norm_update_stats", None)
 def at_least_float32(x: Tensor) -> Tensor:
     """Return x, in float32 if it was in half precision: moving averages need the digits."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def follow(fn: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Return x on the device and in the type that fn moves it to, but not in half precision."""
+    moved = fn(x)
+    return x.to(moved.device, torch.promote_types(moved.dtype, torch.float32))
 
 
 def batch_moments(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -89,7 +89,7 @@ class NormSites:
                 original.track_running_stats = False
             else:
                 mean, var = statistics
-                like = original.weight if original.weight is not None else mean
+                like = next((t for t in (original.weight, original.running_mean) if t is not None), mean)
                 original.running_mean, original.running_var = mean.to(like.dtype), var.to(like.dtype)
                 original.track_running_stats = True
 

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import delta_tta
 from delta_tta.norms import Phase, Tbr
@@ -67,7 +68,7 @@ def test_init_auto_trusts_a_first_batch_that_is_large_enough(shape, trusted):
         return layer.mean
 
     phase, x = Phase(), torch.randn(shape)
-    phase.adapting = True
+    phase.now = "observing"
     assert torch.equal(averages("auto"), averages("first" if trusted else "inherit"))
     assert not torch.equal(averages("first"), averages("inherit"))
 
@@ -95,22 +96,115 @@ def test_averages_move_although_nothing_is_selected():
     assert not adapter._learner.optimizer.state
 
 
-def test_a_layer_used_twice_updates_twice_in_order():
-    net = SharedNorm().double()
+def test_a_layer_used_twice_normalises_with_the_averages_before_the_batch():
+    """Both uses see the same averages, which then move by the one and by the other."""
+    net, alpha = SharedNorm().double(), 0.8
     plain = copy.deepcopy(net)
-    plain.norm = plain.again = PlainNorm(plain.norm, "tbr", 0.8, "inherit")
-    adapter = delta_tta.adapt(net, "tent+tbr", alpha=0.8, init="inherit", lr=1e-2)
-    optimizer = torch.optim.SGD([plain.norm.weight, plain.norm.bias], 1e-2, momentum=0.9)
+    layer = plain.norm
+    plain.norm, plain.again = (PlainNorm(layer, "tbr", alpha, "inherit") for _ in range(2))
+    adapter = delta_tta.adapt(net, "tent+tbr", alpha=alpha, init="inherit", lr=1e-2)
+    optimizer = torch.optim.SGD([layer.weight, layer.bias], 1e-2, momentum=0.9)
     for x in batches(5, shape=(6,), dtype=torch.float64):
+        old = plain.norm.mean, plain.norm.std
         logits = plain(x)
         optimizer.zero_grad()
         p = logits.softmax(1)
-        (-(p * p.log()).sum(1).mean()).backward(inputs=[plain.norm.weight, plain.norm.bias])
+        (-(p * p.log()).sum(1).mean()).backward(inputs=[layer.weight, layer.bias])
         optimizer.step()
+        # each plain layer moved by its own batch: α old + (1−α) b
+        mean, std = (
+            alpha * first + second - alpha * before
+            for first, second, before in zip(
+                (plain.norm.mean, plain.norm.std), (plain.again.mean, plain.again.std), old, strict=True
+            )
+        )
+        plain.norm.mean = plain.again.mean = mean
+        plain.norm.std = plain.again.std = std
         assert torch.allclose(adapter(x), logits.detach(), atol=1e-10)
+    assert torch.allclose(layer_of(adapter).mean, plain.norm.mean, atol=1e-10)
     assert torch.allclose(layer_of(adapter).std, plain.norm.std, atol=1e-10)
     assert len(adapter._learner.subject.norms) == 1
     assert adapter.unload().norm is net.again
+
+
+def test_layers_that_share_their_parameters():
+    net = conv_net()
+    net[4] = nn.BatchNorm2d(16)
+    net.insert(5, nn.BatchNorm2d(16))
+    net[5].weight, net[5].bias = net[4].weight, net[4].bias
+    adapter = delta_tta.adapt(net, "tent+delta", lr=0.1)
+    for x in batches(2):
+        adapter(x)
+    assert list(adapter.state_dict()["parameters"]) == ["1.weight", "1.bias", "4.weight", "4.bias"]
+    assert len(adapter.state_dict()["statistics"]) == 3
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("preset", ["imagenet-c", "cifar10-c"])
+def test_half_precision_models_learn_with_all_their_digits(dtype, preset):
+    def learnt(net):
+        adapter = delta_tta.adapt(net, "tent+delta", preset)
+        before = adapter.state_dict()["parameters"]
+        for x in batches(10):
+            adapter(x.to(next(net.parameters()).dtype))
+        after = adapter.state_dict()["parameters"]
+        moved = torch.cat([(after[k] - before[k]).float() for k in before])
+        return moved, adapter
+
+    exact, _ = learnt(conv_net())
+    half, adapter = learnt(conv_net().to(dtype))
+    assert float((half - exact).norm()) < 0.3 * float(exact.norm())
+    x = batches(1)[0].to(dtype)
+    frozen = adapter.predict(x)
+    plain = adapter.unload(keep=True)
+    assert {t.dtype for t in plain.state_dict().values() if t.is_floating_point()} == {dtype}
+    assert torch.allclose(plain(x).float(), frozen.float(), rtol=0.1, atol=0.2)
+
+
+def test_moving_to_half_precision_costs_the_averages_no_digits():
+    adapter = delta_tta.adapt(conv_net(), "tent+delta")
+    for x in batches(2):
+        adapter(x)
+    before = adapter.state_dict()
+    adapter.half()
+    after = adapter.state_dict()
+    assert torch.equal(before["statistics"]["1"]["mean"], after["statistics"]["1"]["mean"])
+    assert torch.equal(before["parameters"]["1.weight"], after["parameters"]["1.weight"])
+    assert adapter.unload()[1].weight.dtype == torch.float16
+
+
+def test_gradient_checkpoints_change_nothing():
+    class Checkpointed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = conv_net()
+
+        def forward(self, x):
+            return self.net[6:](checkpoint(self.net[3:6], self.net[:3](x), use_reentrant=False))
+
+    for method in ("tent", "tent+tema", "tent+delta"):
+        for init in ("first", "inherit"):
+            exact, other = (delta_tta.adapt(net, method, lr=0.1, init=init) for net in (conv_net(), Checkpointed()))
+            for x in batches(4):
+                assert torch.equal(other(x), exact(x))
+
+
+def test_features_are_not_kept_where_no_gradient_needs_them():
+    adapter = delta_tta.adapt(conv_net(), "tema")
+    adapter._learner.observe(batches(1)[0])
+    for norm in adapter._learner.subject.norms.values():
+        assert all(seen._x is None for seen in norm._pending.seen)
+
+
+def test_a_stand_in_shows_the_attributes_of_the_original():
+    net = conv_net()
+    mean = net[1].running_mean.clone()
+    delta_tta.adapt(net, "tent+delta")
+    assert torch.equal(net[1].running_mean, mean)
+    assert net[1].weight is net[1].source.weight
+    assert net[1].num_features == 8
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = net[1].nonsense
 
 
 def norm_free_of(part):
