@@ -101,7 +101,8 @@ def test_modes_of_the_caller_change_nothing(method, schedule, device):
         for i, x in enumerate(stream(device=device)):
             adapter.train()
             adapter.wait()
-            adapter.model.train()
+            adapter.model.train(i % 2 == 0)
+            adapter.model[6].train()  # dropout alone
             with around():
                 logits = adapter(x + 0)  # under inference_mode an inference tensor
             assert torch.equal(logits, expected[i])

@@ -7,11 +7,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import delta_tta
 from delta_tta.objectives import EntropyWeighted, PseudoLabel, Tent
 from delta_tta.prediction import Prediction
 from delta_tta.reweighting import Dot
 from delta_tta.settings import Settings
 from delta_tta.words import WORDS, word
+from nets import batches, conv_net
 
 
 def prediction_of(*rows):
@@ -102,3 +104,39 @@ def test_a_name_can_be_taken_once():
     with pytest.raises(ValueError, match="taken by Tent"):
         word("tent", "objective", "again", alone=True)(Tent)
     assert WORDS["tent"].build is Tent
+
+
+def test_the_memory_of_an_objective_is_kept_saved_and_reset():
+    class Counting(Tent):
+        def loss(self, prediction, state):
+            return prediction.entropy * state.get("batches", 1.0), None
+
+        def next_state(self, prediction, state, selected):
+            return {"batches": state.get("batches", torch.ones(())) + 1}
+
+    try:
+        word("counting", "objective", "for this test", alone=True)(Counting)
+        adapter, stream = delta_tta.adapt(conv_net(), "counting"), batches(3)
+        for x in stream:
+            adapter(x)
+        assert float(adapter.state_dict()["objective"]["batches"]) == 4
+        assert adapter.signals.loss == pytest.approx(3 * adapter.signals.entropy)
+        state = adapter.state_dict()
+        adapter.reset()
+        assert not adapter.state_dict()["objective"]
+        adapter.load_state_dict(state)
+        assert float(adapter.state_dict()["objective"]["batches"]) == 4
+    finally:
+        del WORDS["counting"]
+
+
+@pytest.mark.parametrize("dot", ["hard", "soft"])
+def test_the_loss_is_computed_in_full_precision_under_autocast(dot):
+    adapter, stream = delta_tta.adapt(conv_net(classes=50), "tent+delta", dot=dot, lam=0.5), batches(4)
+    for x in stream:
+        z = adapter.signals.frequencies
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = adapter(x)
+    p = Prediction(logits)
+    w = Dot(Settings(dot=dot)).weights(p, {"z": z})
+    assert adapter.signals.loss == pytest.approx(float((w * p.entropy).mean()), rel=1e-6)

@@ -78,6 +78,44 @@ def test_hooks_of_the_user_go_on_working_and_can_be_removed():
     assert seen[-1] == "before"
 
 
+def test_hooks_of_every_kind_are_taken_along():
+    net, seen = conv_net(), []
+    net[1].register_forward_pre_hook(lambda m, args: seen.append("before"))
+    net[1].register_forward_pre_hook(lambda m, args, kwargs: seen.append("before, kwargs"), with_kwargs=True)
+    net[1].register_forward_hook(lambda m, args, kwargs, out: seen.append("after, kwargs"), with_kwargs=True)
+    delta_tta.adapt(net, "tent+delta").predict(batches(1)[0])
+    assert seen == ["before", "before, kwargs", "after, kwargs"]
+
+
+def test_keeping_before_any_batch_keeps_the_source():
+    net = conv_net().eval()
+    x = batches(1)[0]
+    with torch.no_grad():
+        expected = net(x)
+        plain = delta_tta.adapt(net, "tent+delta").unload(keep=True)
+        assert torch.allclose(plain(x), expected, atol=1e-5)
+
+
+def test_keeping_gives_statistics_to_layers_without():
+    net = conv_net(lambda c: nn.BatchNorm2d(c, track_running_stats=False))
+    adapter = delta_tta.adapt(net, "tent+delta")
+    for x in batches(3):
+        adapter(x)
+    frozen = adapter.predict(x)
+    plain = adapter.unload(keep=True)
+    assert torch.allclose(plain(x), frozen, atol=1e-5)
+    assert plain[1].track_running_stats
+
+
+def test_keeping_after_a_constant_stream_leaves_no_negative_variance():
+    net = conv_net()
+    net.insert(0, nn.BatchNorm2d(3, eps=1e-3))
+    adapter = delta_tta.adapt(net, "tema", init="first", alpha=0.9)
+    for value in torch.linspace(-1, 1, 20):
+        adapter(torch.full((12, 3, 8, 8), float(value)))
+    assert bool((adapter.unload(keep=True)[0].running_var >= 0).all())
+
+
 def test_adapting_twice_is_refused():
     net = conv_net()
     adapter = delta_tta.adapt(net, "bn")

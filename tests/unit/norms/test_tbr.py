@@ -145,12 +145,13 @@ def test_equals_the_formula_over_many_steps(data):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("half_affine", [False, True])
-def test_half_precision_features_keep_float32_statistics(dtype, half_affine):
+@pytest.mark.parametrize("form", [Renormalise.apply, renormalise_by_terms])
+def test_half_precision_features_keep_float32_statistics(dtype, half_affine, form):
     v = torch.randn(16, 4, 5, 5, dtype=dtype, requires_grad=True)
     gamma, beta = (torch.rand(4, dtype=dtype if half_affine else torch.float32, requires_grad=True) for _ in range(2))
     mean, std = averages(4, torch.float32)
     seen = Observation(v, EPS)
-    out = Renormalise.apply(v, gamma, beta, mean, std, seen)
+    out = form(v, gamma, beta, mean, std, seen)
     assert out.dtype == dtype
     assert all(s.dtype == torch.float32 for s in seen.statistics)
     wide = v.detach().float().requires_grad_()
