@@ -283,10 +283,25 @@ def test_an_interrupted_wait_does_not_lose_the_update():
     twin = delta_tta.adapt(flat_net(), "tent+delta", lr=0.1)
     a = batches(1, shape=(6,))[0]
     adapter(a), twin(a)
-    threading.Timer(0.2, lambda: signal.raise_signal(signal.SIGINT)).start()
+    main = threading.main_thread().ident
+    threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         adapter.wait()
-    gate.event.set()
+    threading.Timer(0.2, gate.event.set).start()
+    assert torch.equal(adapter.predict(a), twin.predict(a))
+
+
+def test_an_update_that_could_not_be_started_leaves_no_trace():
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", background=True, init="inherit", lr=0.1)
+    twin = delta_tta.adapt(conv_net(), "tent+delta", init="inherit", lr=0.1)
+    a, b, c = batches(3)
+    adapter(a), twin(a)
+    adapter.wait()
+    adapter._worker._executor.shutdown()
+    with pytest.raises(RuntimeError, match="shutdown"):
+        adapter(b)
+    adapter._worker._executor = None
+    assert torch.equal(adapter(c), twin(c))
     assert torch.equal(adapter.predict(a), twin.predict(a))
 
 

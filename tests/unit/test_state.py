@@ -36,6 +36,7 @@ def test_a_state_is_a_copy():
     adapter, state = adapter_with_state()
     kept = {k: v.clone() for k, v in state["parameters"].items()}
     mean = state["statistics"]["1"]["mean"].clone()
+    moment = state["optimizer"]["1.weight"]["exp_avg"].clone()
     for x in batches(3, seed=1):
         adapter(x)
     assert all(torch.equal(state["parameters"][k], kept[k]) for k in kept)
@@ -44,6 +45,7 @@ def test_a_state_is_a_copy():
     for x in batches(3, seed=1):
         adapter(x)
     assert torch.equal(state["statistics"]["1"]["mean"], mean)
+    assert torch.equal(state["optimizer"]["1.weight"]["exp_avg"], moment)
 
 
 def test_a_state_travels_between_foreground_and_background():
