@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -63,7 +64,7 @@ class Learner:
         """
         if later and self.objective is None and all(norm.settled for norm in self.subject.norms.values()):
             return self.predict(x), lambda: self.observe(x)[1]()
-        self._discard()
+        self.subject.discard()
         with self._phase("observing"), torch.set_grad_enabled(self.objective is not None):
             logits = self._logits(x)
             if self.objective is not None and not logits.requires_grad:
@@ -79,11 +80,12 @@ class Learner:
             with torch.autocast(logits.device.type, enabled=False):
                 return self._learn_from(Prediction(logits))
         finally:
-            self._discard()
+            self.subject.discard()
 
     def _learn_from(self, prediction: Prediction) -> Outcome:
         """Algorithm 1 of the paper, lines 4 to 10, around any objective; without one, only statistics are learnt."""
-        loss, count, gradients, memory = None, None, [], {}
+        loss, count, memory = None, None, self.objective_memory
+        gradients: list[Tensor | None] = []
         if self.objective is not None:
             each, selected = self.objective.loss(prediction, self.objective_memory)  # (B,)
             if self.reweighting is not None:
@@ -97,13 +99,13 @@ class Learner:
 
         skipped = "no sample passed the threshold" if count == 0 else None
         measured = [t for norm in self.subject.norms.values() for t in norm.measured()]
-        broken = [
-            name
-            for name, values in (("loss", [loss]), ("gradient", gradients), ("statistics", measured))
-            if not _finite(values)
-        ]
-        if broken:
-            skipped = f"not finite: {', '.join(broken)}"
+        learnt: dict[str, Sequence[Tensor | None]] = {
+            "loss": [None if loss is None else loss.detach()],
+            "gradient": gradients,
+            "statistics": measured,
+        }
+        if not _finite(list(itertools.chain(*learnt.values()))):
+            skipped = f"not finite: {', '.join(name for name, values in learnt.items() if not _finite(values))}"
         else:
             self._commit(prediction, gradients, memory)
         return Outcome(
@@ -122,9 +124,14 @@ class Learner:
         """Everything that could fail has been computed: change the state."""
         with torch.no_grad():
             if self.optimizer is not None and gradients:
-                for p, gradient in zip(self.subject.parameters.values(), gradients, strict=True):
+                parameters = list(self.subject.parameters.values())
+                for p, gradient in zip(parameters, gradients, strict=True):
                     p.grad = gradient
-                self.optimizer.step()
+                try:
+                    self.optimizer.step()
+                finally:
+                    for p in parameters:
+                        p.grad = None
             for norm in self.subject.norms.values():
                 norm.commit()
             self.objective_memory = memory
@@ -132,18 +139,13 @@ class Learner:
                 self.reweighting_memory = self.reweighting.next_state(prediction, self.reweighting_memory)
             self.classes = prediction.classes
 
-    def _discard(self) -> None:
-        self.subject.discard()
-        for p in self.subject.parameters.values():
-            p.grad = None
-
     @contextmanager
     def _phase(self, phase: Literal["observing", "replaying"]) -> Iterator[None]:
         self.subject.phase.now = phase
         try:
             yield
         except BaseException:
-            self._discard()
+            self.subject.discard()
             raise
         finally:
             self.subject.phase.now = "frozen"
@@ -178,7 +180,7 @@ def _build(name: str | None, settings: Settings) -> Any:
 
 
 def _finite(values: Sequence[Tensor | None]) -> bool:
-    flat = [value.detach().flatten() for value in values if value is not None]
+    flat = [value if value.dim() == 1 else value.flatten() for value in values if value is not None]
     return not flat or bool(torch.cat(flat).isfinite().all())
 
 

@@ -100,6 +100,9 @@ def test_slow_update_says_that_it_is_collecting():
     adapter(batches(1, size=5)[0])
     assert adapter.signals.skipped is None
     assert adapter.signals.samples == 8
+    z = adapter.signals.frequencies
+    adapter(batches(1, size=5)[0])
+    assert torch.equal(adapter.signals.frequencies, z)
 
 
 def test_window_learns_from_the_last_l_samples_at_every_batch():
@@ -109,6 +112,7 @@ def test_window_learns_from_the_last_l_samples_at_every_batch():
     for x in stream:
         assert len(adapter(x)) == len(x)
     samples, end = torch.cat(stream), 0
+    assert len(adapter._schedule.cache) == 6
     for size, window in zip(sizes, seen, strict=True):
         end += size
         assert torch.equal(window, samples[max(0, end - max(6, size)) : end])
@@ -223,6 +227,7 @@ def test_an_exception_of_the_worker_reaches_the_caller_once(touch):
     if touch == "unload":
         assert isinstance(net[1], torch.nn.BatchNorm1d)
     else:
+        assert adapter.signals.step == (0 if touch == "reset" else 1)
         assert adapter(b).isfinite().all()
         adapter.wait()
 
@@ -251,7 +256,7 @@ def test_a_failed_update_changes_nothing(update):
 def test_gradients_left_in_the_model_are_not_stepped_with():
     net = conv_net(sharp=0.01)
     for p in net.parameters():
-        p.grad = torch.ones_like(p)
+        p.grad = torch.ones_like(p)  # a user's own, which stay
     adapter = delta_tta.adapt(net, "pl+delta", threshold=0.99)
     before = adapter.state_dict()["parameters"]
     adapter(batches(1)[0])
@@ -259,6 +264,7 @@ def test_gradients_left_in_the_model_are_not_stepped_with():
     after = adapter.state_dict()
     assert all(torch.equal(before[k], after["parameters"][k]) for k in before)
     assert not after["optimizer"]
+    assert all(torch.equal(p.grad, torch.ones_like(p)) for p in net.parameters())
 
 
 def test_what_the_caller_does_with_the_answer_is_not_learnt():

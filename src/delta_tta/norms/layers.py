@@ -51,19 +51,15 @@ class AdaptiveNorm(nn.Module):
         super().__init__()
         self.source = source
         self.settings = settings
-        self._affine = source.weight, source.bias  # looked up once: a module's attributes are slow to reach
+        self._affine, self._eps = (source.weight, source.bias), source.eps  # once: modules are slow to ask
+        self._rank = 0  # of the features, once they were found right
         self._tail = tail
         self._phase = phase
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise, then do what the original layer does after it."""
-        try:
-            self.source._check_input_dim(x)
-        except ValueError as error:
-            raise InputError(
-                f"A {type(self.source).__name__} of the model met features of shape {tuple(x.shape)}: {error}. "
-                "Give the model a whole batch: the first dimension counts the samples."
-            ) from error
+        if x.dim() != self._rank:
+            self._check(x)
         phase = self._phase.now
         if phase == "observing":
             y = self.observe(x)
@@ -72,6 +68,16 @@ class AdaptiveNorm(nn.Module):
         else:
             y = self.replay(x)
         return y if self._tail is None else self._tail(self.source, y)
+
+    def _check(self, x: Tensor) -> None:
+        try:
+            self.source._check_input_dim(x)
+        except ValueError as error:
+            raise InputError(
+                f"A {type(self.source).__name__} of the model met features of shape {tuple(x.shape)}: {error}. "
+                "Give the model a whole batch: the first dimension counts the samples."
+            ) from error
+        self._rank = x.dim()
 
     def frozen(self, x: Tensor) -> Tensor:
         """Normalise without observing."""
@@ -179,7 +185,7 @@ class MovingAverage(AdaptiveNorm):
 
     def observe(self, x: Tensor) -> Tensor:
         """Normalise with the averages as they were before this batch."""
-        seen, pending = Observation(x, self.source.eps), self._pending
+        seen, pending = Observation(x, self._eps), self._pending
         current = self._current()
         if current is None:
             current = pending.start = pending.start or self._initial(x, seen)
@@ -193,7 +199,7 @@ class MovingAverage(AdaptiveNorm):
         """Normalise with the averages that `observe` used."""
         current = self._current() or self._pending.start
         assert current is not None
-        return self.normalise(x, *current, Observation(x, self.source.eps))
+        return self.normalise(x, *current, Observation(x, self._eps))
 
     def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
         """Return γ (x − mean) / std + β with the gradient of the method."""

@@ -127,6 +127,38 @@ def test_a_layer_used_twice_normalises_with_the_averages_before_the_batch():
     assert adapter.unload().norm is net.again
 
 
+class WithBranches(nn.Module):
+    """A batch norm that is never reached, and a group norm beside the batch norms."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.unused, self.group = conv_net(), nn.BatchNorm2d(4), nn.GroupNorm(1, 3)
+
+    def forward(self, x):
+        return self.net(self.group(x))
+
+
+def test_a_layer_that_is_never_reached_and_norms_of_another_kind_stay_as_they_are():
+    net = WithBranches()
+    before = {name: p.detach().clone() for name, p in net.named_parameters()}
+    adapter = delta_tta.adapt(net, "tent+delta", lr=0.1)
+    for x in batches(3):
+        adapter(x)
+    assert set(adapter.state_dict()["statistics"]) == {"net.1", "net.4"}
+    adapter.unload(keep=True)
+    changed = {name for name, p in net.named_parameters() if not torch.equal(p, before[name])}
+    assert changed == {f"net.{i}.{part}" for i in (1, 4) for part in ("weight", "bias")}
+
+
+def test_layer_norms_train_where_there_is_no_batch_norm():
+    net = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, CLASSES))
+    adapter = delta_tta.adapt(net, "tent+dot", lr=0.1)
+    for x in batches(2, shape=(6,)):
+        adapter(x)
+    assert list(adapter.state_dict()["parameters"]) == ["1.weight", "1.bias"]
+    assert not torch.equal(net[1].weight, torch.ones(8))
+
+
 def test_layers_that_share_their_parameters():
     net = conv_net()
     net[4] = nn.BatchNorm2d(16)
