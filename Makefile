@@ -28,7 +28,7 @@ format: setup    ## let ruff rewrite the files
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup     ## time ratios and memory against the bars (about 10 minutes)
+bench: setup     ## time ratios and memory against the bars (about 8 minutes)
 	$(BIN)/python benchmarks/step.py
 
 clean:           ## remove the environment and all caches

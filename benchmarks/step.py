@@ -156,7 +156,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS), metavar="NAME")
     parser.add_argument("--batch-sizes", nargs="+", type=int, default=[8, 16, 64], metavar="B")
-    parser.add_argument("--seconds", type=float, default=30, help="per network and batch size (default: 30)")
+    parser.add_argument("--seconds", type=float, default=20, help="per network and batch size (default: 20)")
     options = parser.parse_args()
 
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.machine()}\n")
