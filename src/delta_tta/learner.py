@@ -88,7 +88,7 @@ class Learner:
         gradients: list[Tensor | None] = []
         if self.objective is not None:
             each, selected = self.objective.loss(prediction, self.objective_memory)  # (B,)
-            if self.reweighting is not None:
+            if self.reweighting is not None:  # lines 4 to 7, and the product of line 8
                 each = each * self.reweighting.weights(prediction, self.reweighting_memory)
             if selected is not None:
                 each = each.masked_fill(~selected, 0)
@@ -128,14 +128,14 @@ class Learner:
                 for p, gradient in zip(parameters, gradients, strict=True):
                     p.grad = gradient
                 try:
-                    self.optimizer.step()
+                    self.optimizer.step()  # line 9
                 finally:
                     for p in parameters:
                         p.grad = None
             for norm in self.subject.norms.values():
                 norm.commit()
             self.objective_memory = memory
-            if self.reweighting is not None:
+            if self.reweighting is not None:  # line 10
                 self.reweighting_memory = self.reweighting.next_state(prediction, self.reweighting_memory)
             self.classes = prediction.classes
 
@@ -155,7 +155,7 @@ class Learner:
             logits = self.subject(x)
         except RuntimeError as error:
             p = next(self.subject.model.parameters(), x)
-            if (p.dtype, p.device) == (x.dtype, x.device) or isinstance(error, torch.OutOfMemoryError):
+            if (p.dtype, p.device) == (x.dtype, x.device) or isinstance(error, torch.cuda.OutOfMemoryError):
                 raise
             raise InputError(
                 f"Expected images as the model takes them ({p.dtype} on {p.device}), but got {x.dtype} on {x.device}. "
