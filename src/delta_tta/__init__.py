@@ -5,9 +5,10 @@ for images in stream:
 logits = model(images)
 """
 
+from . import metrics, streams
 from .adapt import adapt
 from .adapter import Adapter
-from .errors import DeltaError, InputError, MethodError, ModelError, SettingError, StateError
+from .errors import DeltaError, InputError, MethodError, ModelError, SettingError, StateError, StreamError
 from .norms import register_norm
 from .recipe import methods
 from .settings import PRESETS, Settings
@@ -26,7 +27,10 @@ __all__ = [
     "Settings",
     "Signals",
     "StateError",
+    "StreamError",
     "adapt",
     "methods",
+    "metrics",
     "register_norm",
+    "streams",
 ]

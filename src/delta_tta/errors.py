@@ -26,6 +26,10 @@ class InputError(DeltaError, ValueError):
     """A batch, or what the model makes of it, cannot be used; nothing has been changed."""
 
 
+class StreamError(DeltaError, ValueError):
+    """A stream cannot be made from these labels and parameters."""
+
+
 class StateError(DeltaError, ValueError):
     """A saved state does not belong to this adapter, or the adapter is in no state to do this."""
 

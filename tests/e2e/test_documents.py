@@ -33,7 +33,9 @@ def examples(document):
 def test_the_readme_runs(model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     stream = [torch.randn(16, 3, 64, 64) for _ in range(3)]
-    names = {"model": model(), "stream": stream, "torch": torch}
+    labels = [i % 4 for i in range(32)]
+    dataset = torch.utils.data.TensorDataset(torch.randn(32, 3, 64, 64), torch.tensor(labels))
+    names = {"model": model(), "stream": stream, "labels": labels, "dataset": dataset, "torch": torch}
     for example in examples("README.md"):
         exec(example, names)
     assert names["logits"].shape == (16, 1000)
@@ -81,8 +83,11 @@ def test_the_public_names():
         "Settings",
         "Signals",
         "StateError",
+        "StreamError",
         "adapt",
         "methods",
+        "metrics",
         "register_norm",
+        "streams",
     ]
     assert all(hasattr(delta_tta, name) for name in delta_tta.__all__)

@@ -1,0 +1,285 @@
+"""The paper's four test streams, bit for bit, and streams over several domains.
+
+A stream is an order in which the samples of a data set arrive. It is named by a `StreamSpec`, which prints as the paper
+writes it, and identified by a digest of its indices, so that two results can be known to be about the same stream.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+from torch.utils.data import Sampler
+
+from .errors import StreamError, nearest
+
+Scenario = Literal["IS+CB", "DS+CB", "IS+CI", "DS+CI", "natural"]
+Indices = npt.NDArray[np.int64]
+
+PIECES = 10
+"""J: into how many pieces a dependent stream divides every class."""
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """Everything but the labels that determines a stream.
+
+    Attributes:
+        scenario: independent (IS) or dependent (DS) samples, class-balanced (CB) or -imbalanced (CI); or "natural", the
+            order of the data set.
+        rho: ρ of DS, the concentration: the smaller, the longer a class fills the view.
+        pi: π of CI, the size of the rarest class relative to the most frequent.
+        seed: of all random draws; the paper uses 2020 to 2023.
+        pieces: J of DS.
+
+    Example:
+        >>> print(StreamSpec("DS+CI", rho=0.5, pi=0.05))
+        DS+CI (ρ=0.5, π=0.05), seed 2020
+        >>> StreamSpec.parse("DS+CI (ρ=0.5, π=0.05), seed 2020") == StreamSpec("DS+CI", rho=0.5, pi=0.05)
+        True
+    """
+
+    scenario: Scenario
+    rho: float | None = None
+    pi: float | None = None
+    seed: int = 2020
+    pieces: int = PIECES
+
+    def __post_init__(self) -> None:
+        if self.scenario not in get_args(Scenario):
+            raise StreamError(f"Unknown scenario {self.scenario!r}.{nearest(str(self.scenario), get_args(Scenario))}")
+        for name, letter, wanted, fine, words in (
+            ("rho", "ρ", self.dependent, self.rho is not None and 0 < self.rho < float("inf"), "greater than 0"),
+            ("pi", "π", self.imbalanced, self.pi is not None and 0 < self.pi <= 1, "in (0, 1]"),
+        ):
+            value = getattr(self, name)
+            if wanted and not fine:
+                raise StreamError(f"Expected `{name}` ({letter}) of {self.scenario} to be {words}, but got {value!r}.")
+            if not wanted and value is not None:
+                raise StreamError(f"{self.scenario} has no `{name}` ({letter}), but got {value!r}; leave it out.")
+        if not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
+            raise StreamError(f"Expected `seed` to be an integer from 0 to 2**32 - 1, but got {self.seed!r}.")
+        if not isinstance(self.pieces, int) or self.pieces < 1:
+            raise StreamError(f"Expected `pieces` (J) to be an integer of at least 1, but got {self.pieces!r}.")
+
+    @property
+    def dependent(self) -> bool:
+        """Whether samples of a class come in runs (DS)."""
+        return self.scenario.startswith("DS")
+
+    @property
+    def imbalanced(self) -> bool:
+        """Whether classes are resampled to unequal frequencies (CI)."""
+        return self.scenario.endswith("CI")
+
+    def __str__(self) -> str:
+        """Write it as the paper does."""
+        if self.scenario == "natural":
+            return "natural"
+        values = [f"ρ={_number(self.rho)}"] if self.dependent else []
+        values += [f"π={_number(self.pi)}"] if self.imbalanced else []
+        values += [f"J={self.pieces}"] if self.dependent and self.pieces != PIECES else []
+        return self.scenario + (f" ({', '.join(values)})" if values else "") + f", seed {self.seed}"
+
+    @classmethod
+    def parse(cls, text: str) -> StreamSpec:
+        """Read what `str` writes."""
+        match = re.fullmatch(r"\s*([^\s(,]+)\s*(?:\(([^)]*)\))?\s*(?:,\s*seed\s+(\d+))?\s*", text)
+        names = {"ρ": "rho", "rho": "rho", "π": "pi", "pi": "pi", "J": "pieces"}
+        values: dict[str, float] = {}
+        try:
+            assert match is not None
+            for pair in filter(None, (match[2] or "").split(",")):
+                letter, value = pair.split("=")
+                values[names[letter.strip()]] = float(value) if letter.strip() != "J" else int(value)
+        except (AssertionError, ValueError, KeyError) as error:
+            raise StreamError(
+                f"Expected a stream such as 'DS+CI (ρ=0.5, π=0.05), seed 2020', but got {text!r}."
+            ) from error
+        seed = {"seed": int(match[3])} if match[3] else {}
+        return cls(match[1], **values, **seed)  # type: ignore[arg-type]  # checked by __post_init__
+
+
+class Stream(Sampler[int]):
+    """An order of samples; a torch `Sampler`, so `DataLoader(dataset, sampler=stream, batch_size=…)` follows it.
+
+    Attributes:
+        spec: what made it.
+        indices: positions in the data set, in the order of arrival; a sample may come more than once (CI) or never.
+        size: how many samples the data set has.
+        digest: first 16 hex digits of sha256 over the little-endian int64 indices.
+    """
+
+    def __init__(self, spec: StreamSpec, indices: Indices, size: int) -> None:
+        self.spec = spec
+        self.indices = np.ascontiguousarray(indices, dtype="<i8")
+        self.indices.setflags(write=False)
+        self.size = size
+        self.digest = _digest(self.indices)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.indices.tolist())
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __repr__(self) -> str:
+        return f"Stream({self.spec}, {len(self)} samples, digest {self.digest})"
+
+
+def stream(
+    labels: npt.ArrayLike,
+    scenario: Scenario,
+    *,
+    rho: float | None = None,
+    pi: float | None = None,
+    seed: int = 2020,
+    pieces: int = PIECES,
+) -> Stream:
+    """Order the samples with these labels as the paper does; the caller's random state is not touched.
+
+    Args:
+        labels: the class of each sample of the data set, integers from 0.
+        scenario: "IS+CB", "DS+CB", "IS+CI", "DS+CI" or "natural".
+        rho: see `StreamSpec`, as are the others.
+        pi: see `StreamSpec`.
+        seed: see `StreamSpec`.
+        pieces: see `StreamSpec`.
+
+    Example:
+        >>> stream([0, 0, 1, 1], "IS+CB")
+        Stream(IS+CB, seed 2020, 4 samples, digest c037c842b1b6d83b)
+    """
+    spec = StreamSpec(scenario, rho, pi, seed, pieces)
+    classes = _checked(labels)
+    python, numpy = random.Random(seed), np.random.RandomState(seed)  # the generators the paper's numbers came from
+    order = np.arange(len(classes), dtype=np.int64)
+    if spec.dependent or spec.imbalanced:
+        counts = np.bincount(classes)
+        if not counts.all():
+            raise StreamError(
+                f"Expected samples of every class from 0 to {len(counts) - 1}, but there are none of "
+                f"{np.flatnonzero(counts == 0).tolist()}. Number the classes without gaps."
+            )
+    if spec.imbalanced:
+        assert pi is not None
+        order = _imbalanced(classes, pi, numpy)
+    if spec.dependent:
+        assert rho is not None
+        order = order[_dependent(classes[order], rho, pieces, numpy, python)]
+    elif spec.scenario != "natural":
+        shuffled = order.tolist()
+        python.shuffle(shuffled)
+        order = np.array(shuffled, dtype=np.int64)
+    return Stream(spec, order, len(classes))
+
+
+def _imbalanced(labels: Indices, pi: float, numpy: np.random.RandomState) -> Indices:
+    """Draw with replacement, class by class: n_c = floor(p_c N) + 1 with p_c ∝ π^(c / (K−1)), class 0 the head."""
+    last = labels.max()
+    weights = np.array([pi ** (c / last) if last else 1.0 for c in range(last + 1)])
+    sizes = np.floor(weights / weights.sum() * len(labels)).astype(int) + 1
+    return np.concatenate([numpy.choice(np.flatnonzero(labels == c), sizes[c]) for c in range(last + 1)])
+
+
+def _dependent(
+    labels: Indices, rho: float, pieces: int, numpy: np.random.RandomState, python: random.Random
+) -> Indices:
+    """Cut every class into J pieces by Dirichlet(ρ); piece by piece, let the classes follow in random order."""
+    classes = int(labels.max()) + 1
+    shares = numpy.dirichlet([rho] * pieces, classes)  # (K, J)
+    runs = []
+    for c in range(classes):
+        own = np.flatnonzero(labels == c)
+        runs.append(np.split(own, (shares[c].cumsum()[:-1] * len(own)).astype(int)))
+    order = []
+    for piece in range(pieces):
+        turn = list(range(classes))
+        python.shuffle(turn)
+        order += [runs[c][piece] for c in turn]
+    return np.concatenate(order)
+
+
+class DomainStream(Sampler[int]):
+    """A stream over several domains: versions of one data set, such as its corruptions.
+
+    As a sampler it gives positions in `ConcatDataset([version of the data set for each of `domains`])`.
+
+    Attributes:
+        kind: "continual", "mixed" or "gradual".
+        domains: their names.
+        which: the domain of each arriving sample, a position in `domains`.
+        indices: its position in the data set.
+        digest: as a stream's, over domains and indices.
+    """
+
+    def __init__(self, kind: str, within: Stream, domains: Sequence[str], which: Indices, indices: Indices) -> None:
+        self.kind, self.within, self.domains = kind, within, tuple(domains)
+        self.which, self.indices = which, indices
+        self.digest = _digest(np.stack([which, indices]))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter((self.which * self.within.size + self.indices).tolist())
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __repr__(self) -> str:
+        return f"{self.kind} over {len(self.domains)} domains, each {self.within!r}"
+
+
+def continual(within: Stream, domains: Sequence[str]) -> DomainStream:
+    """One domain after the other, each in the order of `within`; made to be run without a reset."""
+    return _visits("continual", within, domains, range(len(domains)))
+
+
+def gradual(
+    within: Stream, corruptions: Sequence[str], severities: Sequence[int] = (1, 2, 3, 4, 5, 4, 3, 2, 1)
+) -> DomainStream:
+    """Each corruption comes and goes: the domains are "fog-1" to "fog-5" and so on, visited as `severities` says."""
+    levels = sorted(set(severities))
+    domains = [f"{corruption}-{level}" for corruption in corruptions for level in levels]
+    turns = [i * len(levels) + levels.index(s) for i in range(len(corruptions)) for s in severities]
+    return _visits("gradual", within, domains, turns)
+
+
+def mixed(within: Stream, domains: Sequence[str], seed: int = 2020) -> DomainStream:
+    """All domains at once, shuffled together."""
+    ordered = continual(within, domains)
+    turn = list(range(len(ordered)))
+    random.Random(seed).shuffle(turn)
+    return DomainStream("mixed", within, domains, ordered.which[turn], ordered.indices[turn])
+
+
+def _visits(kind: str, within: Stream, domains: Sequence[str], turns: Sequence[int]) -> DomainStream:
+    if not domains or len(set(domains)) != len(domains):
+        raise StreamError(f"Expected one or more domains with different names, but got {list(domains)}.")
+    which = np.repeat(np.array(turns, dtype=np.int64), len(within))
+    return DomainStream(kind, within, domains, which, np.tile(within.indices, len(turns)))
+
+
+def _number(value: float | None) -> str:
+    """Write 1.0 as 1, and never lose a digit."""
+    return f"{value:g}" if value == float(f"{value:g}") else repr(value)
+
+
+def _digest(indices: Indices) -> str:
+    return hashlib.sha256(np.ascontiguousarray(indices, dtype="<i8").tobytes()).hexdigest()[:16]
+
+
+def _checked(labels: npt.ArrayLike) -> Indices:
+    array = np.asarray(labels)
+    if array.ndim != 1 or len(array) == 0 or not np.issubdtype(array.dtype, np.integer):
+        raise StreamError(
+            f"Expected `labels` to be a sequence of integers, one for each sample, but got {array.dtype} of shape "
+            f"{array.shape}."
+        )
+    if array.min() < 0:
+        raise StreamError(f"Expected `labels` to count from 0, but the smallest is {array.min()}.")
+    return array.astype(np.int64)
