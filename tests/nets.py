@@ -97,3 +97,18 @@ def snapshot(model: nn.Module) -> dict[str, Tensor]:
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+def flatten(value, path=()) -> dict[tuple, Tensor]:
+    """The tensors of a nested state, by their path."""
+    if isinstance(value, dict):
+        return {k: v for key, item in value.items() for k, v in flatten(item, (*path, key)).items()}
+    return {path: value} if isinstance(value, torch.Tensor) else {}
+
+
+def same_state(a, b) -> bool:
+    """Whether two adapters have learnt the same."""
+    a, b = a.state_dict(), b.state_dict()
+    flat_a, flat_b = flatten(a), flatten(b)
+    assert flat_a.keys() == flat_b.keys()
+    return all(torch.equal(flat_a[k], flat_b[k]) for k in flat_a)
