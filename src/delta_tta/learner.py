@@ -100,6 +100,7 @@ class Learner:
         skipped = "no sample passed the threshold" if count == 0 else None
         measured = [t for norm in self.subject.norms.values() for t in norm.measured()]
         learnt: dict[str, Sequence[Tensor | None]] = {
+            "prediction": [prediction.p],
             "loss": [None if loss is None else loss.detach()],
             "gradient": gradients,
             "statistics": measured,

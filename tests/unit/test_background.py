@@ -76,7 +76,9 @@ def test_background_answers_before_it_learns_and_learns_before_the_next_answer()
     assert all(name.startswith("delta-tta") for name in gate.threads)
 
 
-@pytest.mark.parametrize("touch", ["__call__", "predict", "state_dict", "signals", "wait", "reset", "unload"])
+@pytest.mark.parametrize(
+    "touch", ["__call__", "predict", "state_dict", "signals", "wait", "reset", "unload", "load_state_dict", "double"]
+)
 def test_an_exception_of_the_worker_reaches_the_caller_once(touch):
     net, gate = gated()
     gate.event.set()
@@ -86,7 +88,7 @@ def test_an_exception_of_the_worker_reaches_the_caller_once(touch):
     adapter(a)
     act = (lambda: adapter.signals) if touch == "signals" else getattr(adapter, touch)
     with pytest.raises(ArithmeticError, match="from the worker"):
-        act(*([b] if touch in ("__call__", "predict") else []))
+        act(*{"__call__": [b], "predict": [b], "load_state_dict": [{}]}.get(touch, []))
     gate.error = None
     if touch == "unload":
         assert isinstance(net[1], torch.nn.BatchNorm1d)

@@ -6,7 +6,7 @@ from torch import nn
 
 import delta_tta
 from delta_tta import InputError, ModelError, SettingError
-from nets import batches, conv_net, group_norm
+from nets import batches, conv_net, flatten, group_norm
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_loss_that_is_not_finite_is_not_learnt_from():
     before = adapter.state_dict()
     factor[0] = float("inf")
     adapter(xs[1])
-    assert adapter.signals.skipped.startswith("not finite: loss")
+    assert adapter.signals.skipped.startswith("not finite: prediction, loss")
     after = adapter.state_dict()
     assert all(torch.equal(v, after["parameters"][k]) for k, v in before["parameters"].items())
     assert torch.equal(before["reweighting"]["z"], after["reweighting"]["z"])
@@ -132,6 +132,24 @@ def test_statistics_that_overflow_are_not_learnt_from(method):
     after = adapter.state_dict()
     assert all(torch.equal(v["std"], after["statistics"][k]["std"]) for k, v in before["statistics"].items())
     assert adapter(good[2]).isfinite().all()
+
+
+@pytest.mark.parametrize("method", ["tema", "pl", "pl+delta", "ent-w", "ent-w+delta", "tent+delta"])
+def test_one_row_of_logits_that_is_not_finite_is_not_learnt_from(method):
+    """NaN passes no threshold, so the loss may be finite where its gradient and z are not."""
+    bad = [False]
+    spoil = torch.tensor([float("nan")] + [0.0] * 11).unsqueeze(1)
+    adapter = delta_tta.adapt(Wrapped(lambda y: y + spoil if bad[0] else y), method, lr=0.1)
+    first, second, third = batches(3)
+    adapter(first)
+    before = flatten(adapter.state_dict())
+    bad[0] = True
+    adapter(second)
+    assert adapter.signals.skipped.startswith("not finite: prediction")
+    after = flatten(adapter.state_dict())
+    assert all(torch.equal(before[k], after[k]) for k in before)
+    bad[0] = False
+    assert adapter(third).isfinite().all()
 
 
 def test_masked_classes_train_like_absent_ones():
