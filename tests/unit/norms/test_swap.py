@@ -130,3 +130,19 @@ def test_the_layers_show_themselves():
     text = repr(delta_tta.adapt(conv_net(), "tent+delta"))
     assert "method='tent+delta'" in text
     assert "Tbr(" in text
+
+
+class WithPrelu(nn.BatchNorm2d):
+    def __init__(self, channels):
+        super().__init__(channels)
+        self.act = nn.PReLU()
+
+    def forward(self, x):
+        return self.act(super().forward(x))
+
+
+def test_parameters_of_a_layers_activation_are_not_trained(monkeypatch):
+    monkeypatch.setattr(swap, "_TAILS", {**swap._TAILS, WithPrelu: lambda layer, y: layer.act(y)})
+    adapter = delta_tta.adapt(conv_net(WithPrelu), "tent+delta")
+    adapter(batches(1)[0])
+    assert set(adapter.state_dict()["parameters"]) == {"1.weight", "1.bias", "4.weight", "4.bias"}
