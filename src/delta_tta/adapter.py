@@ -51,7 +51,7 @@ class Adapter(nn.Module):
         self._unloaded = False
         self.model = model
         self.training = False
-        self.register_load_state_dict_post_hook(_expect_no_more)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_post_hook(_expect_no_more)  # type: ignore[no-untyped-call]  # torch does not type it
 
     @_never_compiled
     def forward(self, images: Tensor) -> Tensor:
@@ -125,6 +125,7 @@ class Adapter(nn.Module):
                 self._unloaded = True
             return self.model
 
+    # a state of its own kind: neither what a module saves nor what it loads, hence the two overrides
     def state_dict(self, *, prefix: str = "", **as_part: Any) -> dict[str, Any]:  # type: ignore[override]
         """Return what adaptation changed, and only that; loads with torch.load(weights_only=True).
 
@@ -143,7 +144,8 @@ class Adapter(nn.Module):
         if as_part.get("destination") is None:
             return state
         as_part["destination"][prefix + "adaptation"] = state  # the adapter is part of a larger module
-        return as_part["destination"]  # type: ignore[no-any-return]
+        whole: dict[str, Any] = as_part["destination"]
+        return whole
 
     def load_state_dict(self, state_dict: dict[str, Any], *_: Any, **__: Any) -> None:  # type: ignore[override]
         """Go on from a saved state, bit for bit. A state that does not fit changes nothing."""

@@ -34,7 +34,7 @@ class Settings:
         update: "every" batch; "slow": answer at once, learn from each `length` samples when they are full;
             "window": at each batch learn from the last `length` samples.
         length: L of the slow update and the window, in samples.
-        background: learn in a worker thread, so that the caller waits for a plain forward only.
+        background: learn in a worker thread after the answer, so that the caller need not wait for it.
         episodic: forget everything before each batch.
     """
 

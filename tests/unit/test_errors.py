@@ -207,7 +207,7 @@ def test_a_word_that_cannot_be_built_leaves_the_model_alone():
 
 
 def test_all_errors_share_a_base_and_are_value_errors():
-    for name in ("InputError", "MethodError", "ModelError", "SettingError", "StateError"):
+    for name in ("InputError", "MethodError", "ModelError", "SettingError", "StateError", "StreamError"):
         kind = getattr(delta_tta, name)
         assert issubclass(kind, delta_tta.DeltaError)
         assert issubclass(kind, ValueError)

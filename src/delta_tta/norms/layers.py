@@ -279,7 +279,7 @@ class Tbr(MovingAverage):
         """Equation 1."""
         if torch.compiler.is_compiling():
             return renormalise_by_terms(x, *self._affine, mean, std, seen)
-        y: Tensor = Renormalise.apply(x, *self._affine, mean, std, seen)  # type: ignore[no-untyped-call]
+        y: Tensor = Renormalise.apply(x, *self._affine, mean, std, seen)  # type: ignore[no-untyped-call]  # torch does not type it
         return y
 
 
