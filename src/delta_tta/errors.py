@@ -30,6 +30,10 @@ class StreamError(DeltaError, ValueError):
     """A stream cannot be made from these labels and parameters."""
 
 
+class DataError(DeltaError, ValueError):
+    """Data or weights are missing, damaged or not in the expected layout."""
+
+
 class StateError(DeltaError, ValueError):
     """A saved state does not belong to this adapter, or the adapter is in no state to do this."""
 

@@ -7,6 +7,7 @@ Needs the extra `data` (opencv-python-headless and Pillow).
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import zlib
 from collections.abc import Callable, Sequence
@@ -18,22 +19,9 @@ import numpy.typing as npt
 from ..errors import InputError, SettingError, nearest
 from .constants import CONSTANTS, FAMILIES, TYPES, VALIDATION, ConstantSet
 
-try:
-    from . import blur, digital, noise, weather
-    from .frost import frost_source
-except ImportError as error:  # pragma: no cover - the tests have the extra
-    raise ImportError("Corruptions need OpenCV and Pillow: pip install 'delta-tta[data]'.") from error
-
 __all__ = ["FAMILIES", "TYPES", "VALIDATION", "corrupt", "describe", "frost_source"]
 
 Images = npt.NDArray[np.uint8]
-
-FUNCTIONS: dict[str, Callable[..., npt.NDArray[np.float32]]] = {
-    name: getattr(room, name)
-    for room in (noise, blur, weather, digital)
-    for name in (*TYPES, *VALIDATION)
-    if hasattr(room, name)
-}
 
 CHUNK = 2**17
 """Pixels worked on at once: few enough to stay in the processor's cache."""
@@ -66,6 +54,7 @@ def corrupt(
         True
     """
     constant = _constant(name, severity, constants)
+    function = _functions()[name]
     single, batch = _checked(images, index)
     out = np.empty_like(batch)
     keys = [_fingerprint(image) for image in batch] if index is None else [int(i) for i in index]
@@ -74,7 +63,7 @@ def corrupt(
     for start in range(0, len(batch), per_chunk):
         here = slice(start, start + per_chunk)
         draws = [np.random.default_rng((seed, kind, severity, key)) for key in keys[here]]
-        values = FUNCTIONS[name](batch[here].astype(np.float32), constant, draws)
+        values = function(batch[here].astype(np.float32), constant, draws)
         out[here] = np.clip(values, 0, 255)  # cut off towards zero, as the official sets are
     return out[0] if single else out
 
@@ -83,6 +72,25 @@ def describe(name: str, severity: int, constants: ConstantSet = "cifar") -> str:
     """Return what `corrupt` applies, for the record: type, severity, constants, and where frost comes from."""
     _constant(name, severity, constants)
     return f"{name} {severity} ({constants} constants{', ' + frost_source() if name == 'frost' else ''})"
+
+
+def frost_source() -> str:
+    """Return what `frost` lays over the images: "photographs" (of `imagecorruptions-imaug`) or "procedural texture"."""
+    _functions()
+    from . import frost
+
+    return "photographs" if frost.folder() else "procedural texture"
+
+
+@functools.cache
+def _functions() -> dict[str, Callable[..., npt.NDArray[np.float32]]]:
+    """Return the corruptions by name; OpenCV and Pillow are loaded only now, since the core does without."""
+    try:
+        from . import blur, digital, noise, weather
+    except ImportError as error:
+        raise ImportError("Corruptions need OpenCV and Pillow: pip install 'delta-tta[data]'.") from error
+    rooms = (noise, blur, weather, digital)
+    return {n: getattr(room, n) for room in rooms for n in (*TYPES, *VALIDATION) if hasattr(room, n)}
 
 
 def _constant(name: str, severity: int, constants: ConstantSet) -> Any:

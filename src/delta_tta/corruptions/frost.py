@@ -18,25 +18,21 @@ LEVELS = (90, 120, 140, 150, 190, 205)
 """Brightness of our textures: from clear to white ice, on average that of the photographs."""
 
 
-def frost_source() -> str:
-    """Return what `frost` lays over the images: "photographs" or "procedural texture"."""
-    return "photographs" if _folder() else "procedural texture"
-
-
 @functools.cache
-def _folder() -> Path | None:
+def folder() -> Path | None:
+    """Return where the photographs are, if anywhere."""
     # The package itself is not imported: only its pictures are wanted, not numba.
     spec = importlib.util.find_spec("imagecorruptions")
-    folder = Path(spec.origin).parent / "frost" if spec and spec.origin else None
-    return folder if folder and all((folder / name).is_file() for name in PHOTOGRAPHS) else None
+    place = Path(spec.origin).parent / "frost" if spec and spec.origin else None
+    return place if place and all((place / name).is_file() for name in PHOTOGRAPHS) else None
 
 
 @functools.cache
 def _originals() -> tuple[Floats, ...]:
-    folder = _folder()
-    if folder is None:
+    place = folder()
+    if place is None:
         return tuple(ice(seed) for seed in range(len(LEVELS)))
-    return tuple(_photograph(folder / name) for name in PHOTOGRAPHS)
+    return tuple(_photograph(place / name) for name in PHOTOGRAPHS)
 
 
 def _photograph(path: Path) -> Floats:

@@ -1,0 +1,29 @@
+"""Data sets of the field in their official layouts, your own image folders and videos, and the embedded default."""
+
+from __future__ import annotations
+
+from .cifar import cifar, cifar_c
+from .embedded import demo
+from .folders import folder, imagenet_c, imagenet_r
+from .normalisation import Normalisation, NormalisationWarning, normalisation_of
+from .sets import ArraySet, Corrupted, FileSet, ImageSet, in_memory
+from .video import video, ytbb_sub
+
+__all__ = [
+    "ArraySet",
+    "Corrupted",
+    "FileSet",
+    "ImageSet",
+    "Normalisation",
+    "NormalisationWarning",
+    "cifar",
+    "cifar_c",
+    "demo",
+    "folder",
+    "imagenet_c",
+    "imagenet_r",
+    "in_memory",
+    "normalisation_of",
+    "video",
+    "ytbb_sub",
+]

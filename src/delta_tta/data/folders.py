@@ -1,0 +1,71 @@
+"""Images in folders, one a class: any set of your own, ImageNet-C, ImageNet-R."""
+
+from __future__ import annotations
+
+import functools
+from importlib import resources
+from pathlib import Path
+
+from ..errors import DataError
+from .sets import FileSet
+
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif"})
+
+
+@functools.cache
+def imagenet_wnids() -> tuple[str, ...]:
+    """Return the WordNet names of ImageNet's 1000 classes, in the order of every model's outputs."""
+    return tuple(resources.files("delta_tta").joinpath("assets/imagenet_wnids.txt").read_text().split())
+
+
+def folder(root: str | Path, size: int = 224, resize: int | None = None, name: str | None = None) -> FileSet:
+    """Return the images below `root`, one sub-folder a class, classes and files in the order of their names.
+
+    Where all sub-folders are WordNet names of ImageNet, `outputs` says which outputs of an ImageNet model they are.
+    """
+    place = Path(root)
+    if not place.is_dir():
+        raise DataError(f"Expected a folder of images at {place}, one sub-folder a class, but there is none.")
+    classes = sorted(child.name for child in place.iterdir() if child.is_dir() and not child.name.startswith("."))
+    paths: list[Path] = []
+    labels: list[int] = []
+    kept: list[str] = []
+    for label in classes:
+        files = sorted(file for file in (place / label).rglob("*") if file.suffix.lower() in SUFFIXES)
+        if files:
+            paths += files
+            labels += [len(kept)] * len(files)
+            kept.append(label)
+    if not paths:
+        raise DataError(f"Expected images ({', '.join(sorted(SUFFIXES))}) in sub-folders of {place}, but found none.")
+    known = {wnid: number for number, wnid in enumerate(imagenet_wnids())}
+    outputs = [known[label] for label in kept] if all(label in known for label in kept) else None
+    return FileSet(name or place.name, paths, labels, kept, size, resize, outputs)
+
+
+def imagenet_c(root: str | Path, corruption: str, severity: int = 5) -> FileSet:
+    """Return one corruption at one severity of ImageNet-C (`<corruption>/<severity>/<wnid>/*.JPEG`)."""
+    place = Path(root) / corruption / str(severity)
+    if not place.is_dir():
+        raise DataError(
+            f"Expected the folder {place} with one sub-folder a WordNet name, but there is none. ImageNet-C is Zenodo "
+            "record 2235448; or make it from clean images with `delta-tta corrupt`."
+        )
+    return folder(place, name=f"ImageNet-C, {corruption} {severity}")
+
+
+def imagenet_r(root: str | Path) -> FileSet:
+    """Return ImageNet-R (Hendrycks et al. 2021): 200 classes, `outputs` says which of the model's 1000 they are."""
+    place = Path(root)
+    if not place.is_dir():
+        raise DataError(
+            f"Expected ImageNet-R at {place}, one sub-folder a WordNet name, but there is no such folder. "
+            "It is published by its authors as imagenet-r.tar."
+        )
+    found = folder(place, name="ImageNet-R")
+    if found.outputs is None or len(found.classes) != 200:
+        raise DataError(
+            f"Expected the 200 WordNet names of ImageNet-R as sub-folders of {place}, but found {len(found.classes)} "
+            f"folders with images{'' if found.outputs else ', not all of them WordNet names of ImageNet'}."
+        )
+    return found
