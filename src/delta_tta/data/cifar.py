@@ -25,7 +25,7 @@ def cifar(root: str | Path, split: Literal["test", "train"] = "test") -> ImageSe
     """Return clean CIFAR-10 or -100, in whichever layout is found at `root`.
 
     Args:
-        root: an .npz file (arrays `images` and `labels`, perhaps `classes`), or a folder with one of: the python pickles
+        root: an .npz file (arrays `images` and `labels`, perhaps `classes`), or a folder with one of: python pickles
             (`cifar-10-batches-py` or `cifar-100-python`, inside or itself), a single `*test*.npz` / `*train*.npz`, or
             image files in one folder a class (below `test/` or `train/` if there is one).
         split: "test" or "train".

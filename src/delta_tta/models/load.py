@@ -1,0 +1,203 @@
+"""Names of models, and what each kind of name means."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ..data.normalisation import Normalisation, normalisation_of
+from ..errors import ModelError, nearest
+from .cifar import CifarResNet, CifarResNeXt
+from .weights import load_weights, numbers
+
+HALF = Normalisation((0.5, 0.5, 0.5), (0.5, 0.5, 0.5), "AugMix's")
+CIFAR10 = Normalisation((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), "CIFAR-10's statistics")
+CIFAR100 = Normalisation((0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762), "CIFAR-100's statistics")
+
+ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
+    **{f"resnet{depth}": partial(CifarResNet, depth) for depth in (20, 32, 44, 56, 110)},
+    "resnext29": CifarResNeXt,
+}
+EMBEDDED = ("resnet20-cifar10", "resnet20-cifar100")
+"""Networks that come with the package, trained by tools/train_cifar.py."""
+SOURCES = ("torchvision:…", "timm:…", "robustbench:…", "file.py:factory")
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """A model and what must be known to use it.
+
+    Attributes:
+        model: in eval mode.
+        name: how it was asked for.
+        weights: where its weights come from.
+        normalisation: how it wants its inputs.
+        size: side of the images it was trained on.
+    """
+
+    model: nn.Module
+    name: str
+    weights: str
+    normalisation: Normalisation
+    size: int
+
+    def describe(self) -> dict[str, str]:
+        """Return what a result must say about its model."""
+        return {"model": self.name, "weights": self.weights, "normalisation": str(self.normalisation)}
+
+
+def known_models() -> tuple[str, ...]:
+    """Return the names that need no other package, then the forms of the others."""
+    return (*EMBEDDED, *ARCHITECTURES, *SOURCES)
+
+
+def load(
+    name: str,
+    weights: str | Path | None = None,
+    classes: int | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> NamedModel:
+    """Return the model of this name, ready to predict.
+
+    Args:
+        name: an embedded network ("resnet20-cifar10"), a CIFAR architecture ("resnet20", "resnext29"; needs `weights`),
+            "torchvision:NAME", "timm:NAME", "robustbench:[DATA/]NAME", or "path/to/file.py:factory", a function of
+            your own (called with `classes` if given; the file is run).
+        weights: a .safetensors file or a torch checkpoint; None takes the published weights of torchvision, timm and
+            RobustBench (downloaded by them), or what your factory returns; "random" the untrained network.
+        classes: number of outputs, where it is not the source's own.
+        mean: of the input channels, 0 to 1; None takes what the model's source says.
+        std: likewise.
+    """
+    kind, colon, rest = name.rpartition(":")
+    if name in EMBEDDED:
+        found = _embedded(name, weights)
+    elif name in ARCHITECTURES:
+        found = _cifar(name, weights, classes)
+    elif colon and kind.endswith(".py"):
+        found = _factory(Path(kind), rest, weights, classes, (mean, std))
+    elif colon and kind in _MAKERS:
+        try:
+            found = _MAKERS[kind](rest, weights, classes)
+        except ImportError as error:
+            raise ImportError(f"Models of {kind} need the package {kind}: pip install {kind} ({error}).") from error
+    else:
+        raise ModelError(f"Unknown model {name!r}.{nearest(name, known_models())}")
+    if mean is not None or std is not None:
+        found.model.normalisation = found.normalisation  # type: ignore[assignment]  # to be compared with
+        found = dataclasses.replace(found, normalisation=normalisation_of(found.model, mean, std))
+    found.model.eval()
+    return dataclasses.replace(found, name=name)
+
+
+def _embedded(name: str, weights: str | Path | None) -> NamedModel:
+    architecture, _, data = name.partition("-")
+    model = ARCHITECTURES[architecture](classes=100 if data == "cifar100" else 10)
+    if weights is not None:
+        raise ModelError(f"{name!r} has weights of its own; write {architecture!r} to load others.")
+    with resources.as_file(resources.files("delta_tta").joinpath(f"assets/{name}.safetensors")) as path:
+        card = load_weights(model, path)
+    scale = Normalisation(numbers(card["mean"]), numbers(card["std"]), "the network's card")  # type: ignore[arg-type]
+    return NamedModel(model, name, f"embedded, {card['clean_accuracy']} % on clean test images", scale, 32)
+
+
+def _cifar(name: str, weights: str | Path | None, classes: int | None) -> NamedModel:
+    count = 10 if classes is None else classes
+    model = ARCHITECTURES[name](classes=count)
+    usual = HALF if name == "resnext29" else CIFAR100 if count == 100 else CIFAR10
+    card = _fill(model, name, weights)
+    if {"mean", "std"} <= set(card):
+        usual = Normalisation(numbers(card["mean"]), numbers(card["std"]), "the file's card")  # type: ignore[arg-type]
+    return NamedModel(model, name, str(weights), usual, 32)
+
+
+def _fill(model: nn.Module, name: str, weights: str | Path | None) -> dict[str, str]:
+    if weights is None:
+        raise ModelError(
+            f"{name!r} is an architecture; give `weights` (a file, or 'random' for the untrained network)."
+        )
+    return {} if weights == "random" else load_weights(model, weights)
+
+
+def _torchvision(name: str, weights: str | Path | None, classes: int | None) -> NamedModel:
+    from torchvision import models as zoo
+
+    if name not in zoo.list_models():
+        raise ModelError(f"torchvision has no model {name!r}.{nearest(name, zoo.list_models())}")
+    published = zoo.get_model_weights(name).DEFAULT
+    shape: dict[str, Any] = {} if classes is None else {"num_classes": classes}
+    model = zoo.get_model(name, weights=published if weights is None else None, **shape)
+    if weights is not None:
+        _fill(model, name, weights)
+    transforms = published.transforms()
+    scale = Normalisation(tuple(transforms.mean), tuple(transforms.std), f"torchvision's {published}")
+    return NamedModel(model, name, str(weights or published), scale, transforms.crop_size[0])
+
+
+def _timm(name: str, weights: str | Path | None, classes: int | None) -> NamedModel:
+    import timm
+
+    if not timm.is_model(name):
+        raise ModelError(f"timm has no model {name!r}.{nearest(name, timm.list_models())}")
+    shape: dict[str, Any] = {} if classes is None else {"num_classes": classes}
+    model: Any = timm.create_model(name, pretrained=weights is None, **shape)
+    if weights is not None:
+        _fill(model, name, weights)
+    size = model.pretrained_cfg.get("input_size", (3, 224, 224))[-1]
+    return NamedModel(model, name, str(weights or "timm's"), normalisation_of(model), size)
+
+
+def _robustbench(name: str, weights: str | Path | None, classes: int | None) -> NamedModel:
+    from robustbench.utils import load_model
+
+    if weights is not None or classes is not None:
+        raise ModelError("Models of RobustBench bring their own weights and classes; leave these out.")
+    data, slash, bare = name.rpartition("/")
+    model = load_model(bare, dataset=data if slash else "cifar10", threat_model="corruptions")
+    # RobustBench's models take images in 0 to 1 and normalise themselves.
+    inside = Normalisation((0.0, 0.0, 0.0), (1.0, 1.0, 1.0), "RobustBench's models normalise inside")
+    return NamedModel(model, name, "RobustBench's", inside, 224 if data == "imagenet" else 32)
+
+
+def _factory(
+    file: Path,
+    function: str,
+    weights: str | Path | None,
+    classes: int | None,
+    scale: tuple[Sequence[float] | None, Sequence[float] | None],
+) -> NamedModel:
+    if not file.is_file():
+        raise ModelError(f"Expected a Python file at {file}, but there is none.")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    make = getattr(module, function, None)
+    if not callable(make):
+        functions = [n for n in vars(module) if callable(getattr(module, n)) and not n.startswith("_")]
+        raise ModelError(f"{file} has no function {function!r}.{nearest(function, functions)}")
+    model = make() if classes is None else make(classes=classes)
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"Expected {file}:{function} to return a torch.nn.Module, but got {type(model).__name__}.")
+    if weights is not None:
+        _fill(model, function, weights)
+    return NamedModel(
+        model, function, str(weights or f"as {function} returns them"), normalisation_of(model, *scale), 224
+    )
+
+
+_MAKERS: dict[str, Callable[[str, str | Path | None, int | None], NamedModel]] = {
+    "torchvision": _torchvision,
+    "timm": _timm,
+    "robustbench": _robustbench,
+}

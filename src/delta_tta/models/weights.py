@@ -1,0 +1,90 @@
+"""Weights from files: safetensors, or torch checkpoints read as plain tensors; nothing in a file is ever run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import DataError, ModelError
+
+NESTS = ("state_dict", "model_state_dict", "model", "net", "ema", "params")
+"""Under which key checkpoints hide the weights."""
+PREFIXES = ("module.", "model.", "_orig_mod.")
+"""What wrappers (DataParallel, normalising wrappers, torch.compile) put before the names."""
+SCALES = frozenset({"mu", "sigma", "mean", "std"})
+"""Buffers that carry the input normalisation in checkpoints of wrapped models."""
+
+
+def read_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return (weights by name, card) of a .safetensors file or a torch checkpoint; the card is empty for the latter."""
+    place = Path(path)
+    if not place.is_file():
+        raise DataError(f"Expected weights at {place}, but there is no such file.")
+    try:
+        if place.suffix == ".safetensors":
+            return _read_safetensors(place)
+        return _unwrapped(torch.load(place, map_location="cpu", weights_only=True)), {}
+    except ImportError as error:
+        raise ImportError("Weights in safetensors need: pip install 'delta-tta[models]'.") from error
+    except DataError:
+        raise
+    except Exception as error:  # a damaged file can raise anything
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise DataError(
+            f"{place} is not an intact weights file that can be read without running code ({first}). Save the state "
+            "dict alone, with torch.save(model.state_dict()) or as safetensors."
+        ) from None
+
+
+def _read_safetensors(place: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    from safetensors import safe_open
+
+    with safe_open(place, framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118 - no dict
+
+
+def _unwrapped(content: Any) -> dict[str, Tensor]:
+    while isinstance(content, Mapping) and not any(isinstance(value, Tensor) for value in content.values()):
+        inner = next((content[key] for key in NESTS if isinstance(content.get(key), Mapping)), None)
+        if inner is None:
+            break
+        content = inner
+    if not isinstance(content, Mapping) or not any(isinstance(value, Tensor) for value in content.values()):
+        raise DataError("Expected a state dict in the checkpoint, alone or under one of " + ", ".join(NESTS) + ".")
+    return {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
+
+
+def load_weights(model: nn.Module, path: str | Path) -> dict[str, str]:
+    """Load weights into a model, all of them or an error; return the file's card.
+
+    Prefixes of wrappers are taken off, and normalisation buffers the model does not have are left out.
+    """
+    weights, card = read_weights(path)
+    own = model.state_dict()
+    for prefix in PREFIXES:
+        if weights and not set(weights) & set(own) and all(k.startswith(prefix) or k in SCALES for k in weights):
+            weights = {key.removeprefix(prefix): value for key, value in weights.items()}
+    weights = {key: value for key, value in weights.items() if key in own or key not in SCALES}
+    counters = {key for key in own if key.endswith("num_batches_tracked")}  # old checkpoints lack them
+    missing, unknown = sorted(set(own) - set(weights) - counters), sorted(set(weights) - set(own))
+    shapes = [
+        f"{k} {tuple(weights[k].shape)} for {tuple(own[k].shape)}"
+        for k in own
+        if k in weights and weights[k].shape != own[k].shape
+    ]
+    if missing or unknown or shapes:
+        parts = [("missing", missing), ("unknown", unknown), ("of another shape", shapes)]
+        wrong = "; ".join(f"{len(names)} {what}, such as {names[0]}" for what, names in parts if names)
+        raise ModelError(f"The weights in {path} do not fit {type(model).__name__}: {wrong}.")
+    model.load_state_dict({**{key: own[key] for key in counters}, **weights})
+    return card
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    """Return the numbers of a card's entry, such as "[0.5, 0.5, 0.5]"."""
+    return tuple(float(value) for value in json.loads(text))
