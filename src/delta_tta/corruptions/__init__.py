@@ -55,9 +55,11 @@ def corrupt(
     """
     constant = _constant(name, severity, constants)
     function = _functions()[name]
-    single, batch = _checked(images, index)
-    out = np.empty_like(batch)
-    keys = [_fingerprint(image) for image in batch] if index is None else [int(i) for i in index]
+    single, batch = _checked(images)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise SettingError(f"Expected `seed` to be an integer of at least 0, but got {seed!r}.")
+    out = np.empty(batch.shape, np.uint8)
+    keys = [_fingerprint(image) for image in batch] if index is None else _keys(index, len(batch))
     kind = zlib.crc32(name.encode())
     per_chunk = max(1, CHUNK // max(batch[0].size // 3, 1)) if len(batch) else 1
     for start in range(0, len(batch), per_chunk):
@@ -94,7 +96,7 @@ def _functions() -> dict[str, Callable[..., npt.NDArray[np.float32]]]:
 
 
 def _constant(name: str, severity: int, constants: ConstantSet) -> Any:
-    if constants not in CONSTANTS:
+    if not isinstance(constants, str) or constants not in CONSTANTS:
         raise SettingError(f"Unknown constants {constants!r}.{nearest(str(constants), CONSTANTS)}")
     if name not in CONSTANTS[constants]:
         raise SettingError(f"Unknown corruption {name!r}.{nearest(str(name), (*TYPES, *VALIDATION))}")
@@ -103,17 +105,21 @@ def _constant(name: str, severity: int, constants: ConstantSet) -> Any:
     return CONSTANTS[constants][name][severity - 1]
 
 
-def _checked(images: Images, index: Any) -> tuple[bool, Images]:
+def _checked(images: Images) -> tuple[bool, Images]:
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8:
         got = f"{type(images).__name__}" + (f" of {images.dtype}" if hasattr(images, "dtype") else "")
         raise InputError(f"Expected images as a numpy array of uint8, 0 to 255, but got {got}.")
     if images.ndim not in (3, 4) or images.shape[-1] != 3 or 0 in images.shape[-3:]:
         raise InputError(f"Expected RGB images of shape (N, H, W, 3), but got {images.shape}.")
     single = images.ndim == 3
-    batch = images[None] if single else images
-    if index is not None and len(index) != len(batch):
-        raise InputError(f"Expected one `index` an image, {len(batch)}, but got {len(index)}.")
-    return single, batch
+    return single, images[None] if single else images
+
+
+def _keys(index: Any, count: int) -> list[int]:
+    numbers = np.asarray(index)
+    if numbers.shape != (count,) or (count and (not np.issubdtype(numbers.dtype, np.integer) or numbers.min() < 0)):
+        raise InputError(f"Expected `index` to be {count} integers of at least 0, one an image, but got {index!r}.")
+    return [int(number) for number in numbers]
 
 
 def _fingerprint(image: Images) -> int:

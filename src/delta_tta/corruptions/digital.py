@@ -14,7 +14,7 @@ from .pixels import Draws, Floats, gaussian_filter, hsv_value
 
 def contrast(x: Floats, amount: float, draws: Draws) -> Floats:
     """Pull every channel towards its mean."""
-    mean = x.mean(axis=(1, 2), keepdims=True)
+    mean = x.mean(axis=(1, 2), keepdims=True, dtype=np.float64).astype(np.float32)  # exact for large images too
     x -= mean
     x *= amount
     x += mean

@@ -107,7 +107,7 @@ def spatter(x: Floats, constant: tuple[float, float, float, float, float, bool],
 
 def drops(liquid: Floats) -> Floats:
     """Return how much each pixel shines, 0 to 1: water gets a rim of light on one side, by distance from its edge."""
-    levels = (liquid * 255).astype(np.uint8)
+    levels = np.minimum(liquid * 255, 255).astype(np.uint8)
     distance = cv2.distanceTransform(255 - cv2.Canny(levels, 50, 150), cv2.DIST_L2, 5)
     depth = cv2.equalizeHist(cv2.blur(np.minimum(distance, 20), (3, 3)).astype(np.uint8))
     relief = cv2.filter2D(depth, cv2.CV_8U, np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32))

@@ -55,7 +55,7 @@ def cifar(root: str | Path, split: Literal["test", "train"] = "test") -> ImageSe
 
 def _npz(path: Path) -> ArraySet:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:  # numpy leaves a bad one open
             arrays = {name: file[name] for name in file.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} is not an intact .npz file: {error}.") from None

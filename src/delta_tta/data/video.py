@@ -79,7 +79,11 @@ def _rows(place: Path) -> list[dict[str, str]]:
         raise DataError(f"{place} is not a readable CSV manifest: {error}.") from None
     if missing:
         raise DataError(f"{place}: expected the columns {', '.join(COLUMNS)}, but {', '.join(missing)} is missing.")
+    if not rows:
+        raise DataError(f"{place} lists no images.")
     for number, row in enumerate(rows, start=2):
+        if any(row[name] is None for name in COLUMNS):
+            raise DataError(f"{place}, line {number}: expected {', '.join(COLUMNS)}, but the line is shorter.")
         try:
             float(row["time"])
         except (TypeError, ValueError):

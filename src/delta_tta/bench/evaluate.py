@@ -1,0 +1,126 @@
+"""Run one method over one stream and keep what a result must say."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+import delta_tta
+
+from ..data.sets import ImageSet
+from ..errors import InputError
+from ..metrics import Metrics
+from ..models import NamedModel, Outputs
+from ..settings import make_settings
+from ..streams import Stream
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one method did on one stream.
+
+    Attributes:
+        method: as written.
+        stream: as the paper writes it.
+        digest: of the stream's indices.
+        samples: how many were predicted.
+        class_mean_accuracy: 0 to 1, as all shares.
+        accuracy: of all samples alike.
+        ece: expected calibration error.
+        prediction_std: spread of the numbers of predictions per class.
+        prediction_range: most minus fewest predictions of a class.
+        correct: whether each sample was predicted right, in the order of arrival.
+        seconds: of the whole run, data included.
+        about: model, normalisation, data, batch size, settings, versions.
+    """
+
+    method: str
+    stream: str
+    digest: str
+    samples: int
+    class_mean_accuracy: float
+    accuracy: float
+    ece: float
+    prediction_std: float
+    prediction_range: int
+    correct: npt.NDArray[np.bool_]
+    seconds: float
+    about: dict[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything but the trace, ready for JSON."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "correct"}
+
+
+def evaluate(
+    named: NamedModel,
+    method: str,
+    data: ImageSet,
+    stream: Stream,
+    batch_size: int = 64,
+    preset: str | None = None,
+    on_batch: Callable[[int, Metrics], None] | None = None,
+    **settings: Any,
+) -> Result:
+    """Adapt the model by `method` while it predicts the stream; the model is as it was afterwards.
+
+    Args:
+        named: the model, from `delta_tta.models.load`.
+        method: see `delta_tta.adapt`, as are `preset` and the settings.
+        data: the images; the stream must be made from its labels.
+        stream: the order of arrival.
+        batch_size: images at a time.
+        preset: the paper's settings for a data set.
+        on_batch: called after each batch with its size and the metrics so far.
+        **settings: over the preset's.
+    """
+    if stream.size != len(data):
+        raise InputError(f"The stream is over {stream.size} samples, but {data.name} has {len(data)}.")
+    started = time.perf_counter()
+    model = named.model if data.outputs is None else Outputs(named.model, data.outputs)
+    metrics = Metrics(len(data.classes))
+    correct = []
+    adapter = delta_tta.adapt(model, method, preset, **settings)
+    try:
+        for images, labels in data.batches(stream.indices, batch_size):
+            logits = adapter(named.normalisation(images))
+            metrics.update(logits, labels)
+            correct.append((logits.argmax(1) == labels).numpy())
+            if on_batch is not None:
+                on_batch(len(labels), metrics)
+    finally:
+        adapter.unload()
+    about = {
+        **named.describe(),
+        **data.describe(),
+        "batch size": batch_size,
+        "settings": dataclasses.asdict(make_settings(preset, settings)),
+        "versions": {
+            "delta-tta": delta_tta.__version__,
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+    }
+    return Result(
+        method,
+        str(stream.spec),
+        stream.digest,
+        len(stream),
+        metrics.class_mean_accuracy,
+        metrics.accuracy,
+        metrics.expected_calibration_error,
+        metrics.prediction_std,
+        metrics.prediction_range,
+        np.concatenate(correct),
+        time.perf_counter() - started,
+        about,
+    )

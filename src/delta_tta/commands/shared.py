@@ -1,0 +1,57 @@
+"""What the commands share: errors as one line, and where data comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from .. import data
+from ..errors import DeltaError
+from ..streams import StreamSpec
+
+WRONG = 2
+"""Exit code for input that cannot be used, as for a wrong option."""
+INTERRUPTED = 130
+
+
+def consoles() -> tuple[Console, Console]:
+    """Return (for results, for progress and errors); NO_COLOR and pipes are respected by rich."""
+    return Console(), Console(stderr=True)
+
+
+@contextmanager
+def spoken_errors() -> Iterator[None]:
+    """Turn errors made for the user into one line and an exit code."""
+    try:
+        yield
+    except (DeltaError, ImportError) as error:
+        typer.echo(f"delta-tta: {error}", err=True)
+        raise typer.Exit(WRONG) from None
+    except OSError as error:  # a full disk, a folder that may not be written
+        typer.echo(f"delta-tta: {error}", err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        typer.echo("delta-tta: interrupted.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def clean_images(place: Path | None) -> data.ImageSet:
+    """Return the embedded default, or clean images at `place`: CIFAR in any layout, or a folder of images."""
+    if place is None:
+        return data.demo()
+    if place.is_dir():
+        children = {child.name for child in place.iterdir()}
+        arrays = any(name.endswith(".npz") for name in children)
+        pickles = children & {"cifar-10-batches-py", "cifar-100-python", "batches.meta", "meta", "test_batch"}
+        if not arrays and not pickles:
+            return data.folder(place)
+    return data.cifar(place)
+
+
+def scenarios(texts: list[str] | None, seed: int) -> list[StreamSpec] | None:
+    """Return streams from texts such as "DS+CB (rho=0.1)"."""
+    return [StreamSpec.parse(text if "seed" in text else f"{text}, seed {seed}") for text in texts] if texts else None

@@ -1,0 +1,49 @@
+"""Results as tables: for the terminal, and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..bench import Result
+
+Cells = dict[tuple[str, str], Result]
+
+
+def layout(results: Sequence[Result]) -> tuple[list[str], list[str], Cells]:
+    """Return (methods, streams, result by method and stream), in the order they came."""
+    cells = {(result.method, result.stream): result for result in results}
+    return list(dict.fromkeys(m for m, _ in cells)), list(dict.fromkeys(s for _, s in cells)), cells
+
+
+def change(cells: Cells, method: str, stream: str) -> float | None:
+    """Return how many points of class-mean accuracy a method gains on Source, where Source was run."""
+    source, own = cells.get(("source", stream)), cells.get((method, stream))
+    if source is None or own is None or method == "source":
+        return None
+    return 100 * (own.class_mean_accuracy - source.class_mean_accuracy)
+
+
+def arrow(points: float) -> str:
+    """Return ▲ or ▼ and the points; = where they round to nothing."""
+    return f"{'▲' if points > 0 else '▼'}{abs(points):.1f}" if abs(points) >= 0.05 else "="
+
+
+def short(stream: str) -> str:
+    """Return the name of a stream without its seed."""
+    return stream.rpartition(", seed")[0] or stream
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """Return class-mean accuracies in percent with the change against Source, the best of a stream in bold."""
+    methods, streams, cells = layout(results)
+    lines = ["| | " + " | ".join(short(s) for s in streams) + " |", "|---" * (len(streams) + 1) + "|"]
+    for method in methods:
+        row = []
+        for stream in streams:
+            own = cells[method, stream].class_mean_accuracy
+            best = max(cells[m, stream].class_mean_accuracy for m in methods)
+            text = f"**{100 * own:.1f}**" if own == best else f"{100 * own:.1f}"
+            points = change(cells, method, stream)
+            row.append(text if points is None else f"{text} {arrow(points)}")
+        lines.append(f"| {method} | " + " | ".join(row) + " |")
+    return "\n".join(lines)

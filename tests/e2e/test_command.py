@@ -1,0 +1,100 @@
+"""The command, as a user runs it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from delta_tta.commands import app
+
+
+def run(*arguments, code=0):
+    result = CliRunner(env={"COLUMNS": "160", "NO_COLOR": "1"}).invoke(app, list(arguments))
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_the_demo_shows_the_papers_point(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = run("demo", "--json", "--batch-size", "64")
+    cells = {(r["method"], r["stream"].split()[0].rstrip(",")): r for r in json.loads(shown.stdout)}
+    score = {key: 100 * r["class_mean_accuracy"] for key, r in cells.items()}
+    assert len(cells) == 20
+    for method in ("bn", "tent"):
+        assert score[method, "IS+CB"] > score["source", "IS+CB"] + 10
+        assert score[method, "DS+CB"] < score["source", "DS+CB"], "normalising by the batch ruins dependent streams"
+    for method in ("tent+delta", "ent-w+delta"):
+        for stream in ("DS+CB", "IS+CI", "DS+CI"):
+            assert score[method, stream] > score["source", stream] + 10
+            assert score[method, stream] > score[method, "IS+CB"] - 10
+    assert (tmp_path / "delta-tta-demo.png").stat().st_size > 20_000
+
+
+def test_compare_prints_a_table_and_writes_markdown(tmp_path):
+    shown = run(
+        "compare", "source", "bn", "--scenario", "DS+CB (rho=0.5)", "--corruption", "fog", "-s", "3", "-b", "200",
+        "--markdown", str(tmp_path / "table.md"),
+    )  # fmt: skip
+    assert "DS+CB (ρ=0.5)" in shown.stdout
+    assert "fog 3 (cifar constants)" in shown.stdout
+    assert "bn on DS+CB (ρ=0.5), seed 2020" in shown.stderr  # progress, where there is no terminal
+    assert (tmp_path / "table.md").read_text().startswith("| | DS+CB (ρ=0.5) |")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["compare", "tnet"], "Did you mean 'tent'"),
+        (["compare", "tent", "--model", "resnet21-cifar10"], "Did you mean 'resnet20-cifar10'"),
+        (["compare", "tent", "--clean", "nowhere"], "Expected CIFAR at nowhere"),
+        (["compare", "tent", "--scenario", "DS+CB"], "Expected `rho`"),
+        (["compare", "tent", "--corruption", "fogg"], "Did you mean 'fog'"),
+        (["corrupt", "out", "--only", "fogg"], "Did you mean 'fog'"),
+        (["demo", "--severity", "9"], "from 1 to 5, but got 9"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_and_exit_code_2(tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    result = run(*arguments, code=2)
+    assert words in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_corrupt_makes_a_set_of_the_embedded_images(tmp_path):
+    out = tmp_path / "out"
+    shown = run("corrupt", str(out), "--only", "contrast", "--workers", "1")
+    assert "2000 images × 1 corruptions × 5 severities (cifar constants)" in shown.stdout
+    assert {p.name for p in out.iterdir()} == {"contrast.npy", "labels.npy", "corruptions.json"}
+
+
+def test_methods_are_listed():
+    assert "tent+delta" in run("methods").stdout.replace(" ", "") or "+delta" in run("methods").stdout
+    assert "ent-w" in json.loads(run("methods", "--json").stdout)
+
+
+@pytest.mark.parametrize("command", ["demo", "compare", "corrupt"])
+def test_help_teaches_by_examples(command):
+    shown = run(command, "--help").stdout
+    assert "Examples" in shown
+    assert f"delta-tta {command}" in shown
+
+
+def test_without_its_packages_the_command_says_what_to_install():
+    code = "import sys; sys.modules['typer'] = None; from delta_tta.cli import main; main()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "pip install 'delta-tta[cli]'" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_core_needs_torch_and_numpy_only():
+    blocked = "cv2", "PIL", "safetensors", "typer", "rich", "matplotlib", "torchvision", "timm"
+    code = (
+        f"import sys; [sys.modules.__setitem__(name, None) for name in {blocked}]; "
+        "import delta_tta, delta_tta.data, delta_tta.models, delta_tta.bench, delta_tta.corruptions, delta_tta.report"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parent)

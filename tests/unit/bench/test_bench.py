@@ -1,0 +1,116 @@
+"""One method over one stream, and methods × streams."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import delta_tta
+from delta_tta import bench, data, models
+from delta_tta.errors import InputError, MethodError, SettingError
+from delta_tta.streams import StreamSpec, stream
+from nets import conv_net
+
+HALF = data.Normalisation((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+
+
+@pytest.fixture
+def images():
+    draw = np.random.default_rng(0)
+    return data.ArraySet("noise", draw.integers(0, 256, (60, 8, 8, 3), dtype=np.uint8), np.arange(60) % 5, "abcde")
+
+
+def named(net):
+    return models.NamedModel(net.eval(), "tiny", "random", HALF, 8)
+
+
+def unchanged(net, before):
+    return all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_it_is_the_plain_loop(images):
+    order = stream(images.labels, "DS+CB", rho=0.5)
+    result = bench.evaluate(named(conv_net()), "tent+delta", images, order, 16, "cifar10-c", lr=1e-2)
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", "cifar10-c", lr=1e-2)
+    right = []
+    for x, y in images.batches(order.indices, 16):
+        right.append(adapter((x / 255 - 0.5) / 0.5).argmax(1) == y)
+    plain = torch.cat(right)
+    assert result.correct.tolist() == plain.tolist()
+    labels = torch.from_numpy(images.labels[order.indices])
+    by_class = [plain[labels == c].double().mean() for c in range(5)]
+    assert result.class_mean_accuracy == pytest.approx(float(torch.stack(by_class).mean()))
+    assert result.accuracy == pytest.approx(float(plain.double().mean()))
+
+
+def test_the_model_is_as_it_was_even_when_a_batch_fails(images):
+    net = conv_net()
+    before = copy.deepcopy(net.state_dict())
+    order = stream(images.labels, "IS+CB")
+    bench.evaluate(named(net), "tent+delta", images, order, 16)
+    assert unchanged(net, before)
+
+    def fail(size, metrics):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bench.evaluate(named(net), "tent+delta", images, order, 16, on_batch=fail)
+    assert unchanged(net, before)
+    delta_tta.adapt(net, "bn").unload()  # and it is free again
+
+
+def test_a_result_says_all_that_determines_it(images):
+    noisy = data.Corrupted(images, "fog", 2)
+    order = stream(images.labels, "IS+CI", pi=0.5)
+    result = bench.evaluate(named(conv_net()), "tent", noisy, order, 32, "cifar100-c", alpha=0.9)
+    said = json.loads(json.dumps(result.as_dict()))
+    assert said["stream"] == "IS+CI (π=0.5), seed 2020"
+    assert said["digest"] == order.digest
+    assert said["samples"] == len(order) == len(result.correct)
+    about = said["about"]
+    assert about["settings"]["alpha"] == 0.9
+    assert about["settings"]["lr"] == 1e-3
+    assert about["corruption"] == "fog 2 (cifar constants)"
+    assert about["batch size"] == 32
+    assert "mean (0.5, 0.5, 0.5)" in about["normalisation"]
+    assert about["versions"]["torch"] == torch.__version__
+
+
+def test_only_the_outputs_of_the_datas_classes_count(images):
+    net = conv_net(classes=12)
+    images.outputs = (11, 3, 0, 7, 2)
+    order = stream(images.labels, "natural")
+    result = bench.evaluate(named(net), "source", images, order)
+    x, y = next(images.batches(order.indices, 60))
+    wanted = net((x / 255 - 0.5) / 0.5)[:, [11, 3, 0, 7, 2]].argmax(1) == y
+    assert result.correct.tolist() == wanted.tolist()
+
+
+def test_a_stream_of_another_set_is_refused(images):
+    with pytest.raises(InputError, match="over 4 samples, but noise has 60"):
+        bench.evaluate(named(conv_net()), "bn", images, stream([0, 1, 0, 1], "IS+CB"))
+
+
+def test_compare_runs_each_method_on_each_stream_from_the_source(images):
+    seen = []
+    scenarios = [StreamSpec("IS+CB"), StreamSpec("DS+CI", rho=0.5, pi=0.5, seed=3)]
+    results = list(
+        bench.compare(
+            named(conv_net()), images, ["source", "tent"], scenarios, 16, watch=lambda *what: seen.append(what[:3])
+        )
+    )
+    assert [(r.method, r.stream) for r in results] == [(m, str(s)) for m in ("source", "tent") for s in scenarios]
+    alone = bench.evaluate(named(conv_net()), "tent", images, stream(images.labels, "IS+CB"), 16)
+    assert results[2].correct.tolist() == alone.correct.tolist()
+    assert sum(size for *_, size in seen) == 2 * bench.samples(images, scenarios) == sum(r.samples for r in results)
+
+
+def test_wrong_names_are_refused_before_anything_runs(images):
+    watched = []
+    with pytest.raises(MethodError):
+        next(bench.compare(named(conv_net()), images, ["source", "tnet"], watch=watched.append))
+    with pytest.raises(SettingError, match="preset"):
+        next(bench.compare(named(conv_net()), images, ["source"], preset="cifar"))
+    assert not watched

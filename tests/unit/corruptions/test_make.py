@@ -1,0 +1,147 @@
+"""Whole corrupted sets: official layouts, resumed after kill -9, nothing lost on a full disk."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from delta_tta import data
+from delta_tta.corruptions import corrupt
+from delta_tta.corruptions.make import make_set
+from delta_tta.errors import DataError, SettingError
+
+DRAW = np.random.default_rng(0)
+IMAGES = DRAW.integers(0, 256, (30, 32, 32, 3), dtype=np.uint8)
+
+
+@pytest.fixture
+def clean():
+    return data.ArraySet("noise", IMAGES, np.arange(30) % 10, "abcdefghij")
+
+
+@pytest.fixture
+def files(tmp_path):
+    for i in range(12):
+        place = tmp_path / "clean" / "ab"[i % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(DRAW.integers(0, 256, (40, 48, 3), dtype=np.uint8)).save(place / f"{i}.png")
+    return data.folder(tmp_path / "clean", size=32)
+
+
+def test_arrays_become_the_layout_of_cifar_c(tmp_path, clean):
+    steps = []
+    make_set(clean, tmp_path / "out", ["fog", "saturate"], workers=1, progress=lambda *step: steps.append(step))
+    assert sorted(os.listdir(tmp_path / "out")) == ["corruptions.json", "fog.npy", "labels.npy", "saturate.npy"]
+    assert steps[0] == (0, 300)
+    assert steps[-1] == (300, 300)
+    found = data.cifar_c(tmp_path / "out", "fog", 4)
+    assert (found.take(range(30)) == corrupt(IMAGES, "fog", 4, index=range(30))).all()
+    assert (found.labels == clean.labels).all()
+    assert (data.Corrupted(clean, "fog", 4).take(range(30)) == found.take(range(30))).all()
+
+
+def test_files_become_the_layout_of_imagenet_c_in_any_number_of_processes(tmp_path, files):
+    make_set(files, tmp_path / "one", ["snow"], [2, 3], workers=1)
+    make_set(files, tmp_path / "two", ["snow"], [2, 3], workers=2)
+    made = sorted(str(p.relative_to(tmp_path / "one")) for p in (tmp_path / "one").rglob("*.JPEG"))
+    assert len(made) == 24
+    assert made[0] == "snow/2/a/0.JPEG"
+    for name in made:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    wanted = Image.fromarray(corrupt(files.take([0]), "snow", 2, "imagenet", index=[0])[0])
+    wanted.save(tmp_path / "wanted.JPEG", quality=85, optimize=True)
+    assert (tmp_path / "one" / made[0]).read_bytes() == (tmp_path / "wanted.JPEG").read_bytes()
+    assert len(data.imagenet_c(tmp_path / "one", "snow", 3)) == 12
+
+
+SCRIPT = """
+import sys, numpy as np
+from delta_tta import data
+from delta_tta.corruptions.make import make_set
+if __name__ == "__main__":
+    images = np.load(sys.argv[1])
+    clean = data.ArraySet("noise", images, np.arange(len(images)) % 10, "abcdefghij")
+    names = ["zoom_blur", "glass_blur", "fog"]
+    make_set(clean, sys.argv[2], names, workers=2, progress=lambda *step: print(*step, flush=True))
+"""
+
+
+def test_after_kill_9_it_goes_on_and_ends_with_the_same_bytes(tmp_path):
+    images = np.tile(IMAGES, (20, 1, 1, 1))
+    np.save(tmp_path / "clean.npy", images)
+    (tmp_path / "run.py").write_text(SCRIPT)
+    command = [sys.executable, str(tmp_path / "run.py"), str(tmp_path / "clean.npy")]
+    run = subprocess.Popen([*command, str(tmp_path / "out")], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    for line in run.stdout:
+        if int(line.split()[0]) >= 1200:  # two of fifteen blocks are done
+            break
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    run.stdout.close()
+    assert not (tmp_path / "out" / "fog.npy").exists()
+    again = subprocess.run([*command, str(tmp_path / "out")], capture_output=True, text=True, check=True)
+    assert int(again.stdout.split()[0]) >= 1200, "what was done is not done again"
+    clean = data.ArraySet("noise", images, np.arange(600) % 10, "abcdefghij")
+    make_set(clean, tmp_path / "whole", ["zoom_blur", "glass_blur", "fog"], workers=1)
+    for name in ("zoom_blur.npy", "glass_blur.npy", "fog.npy", "labels.npy"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {p.name for p in (tmp_path / "whole").iterdir()}
+
+
+def test_a_full_disk_is_an_error_and_what_was_there_stays_whole(tmp_path, clean):
+    make_set(clean, tmp_path / "out", ["fog"], workers=1)
+    before = {p.name: p.read_bytes() for p in (tmp_path / "out").glob("*.npy")}
+    code = (
+        "import resource, signal, sys, numpy as np; from delta_tta import data; "
+        "from delta_tta.corruptions.make import make_set; "
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)); "
+        "clean = data.ArraySet('noise', np.load(sys.argv[1]), np.arange(30) % 10, 'abcdefghij'); "
+        "make_set(clean, sys.argv[2], ['fog', 'snow'], workers=1)"
+    )
+    np.save(tmp_path / "clean.npy", IMAGES)
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "clean.npy"), str(tmp_path / "out")], capture_output=True
+    )
+    assert run.returncode != 0
+    assert b"OSError" in run.stderr
+    assert {p.name: p.read_bytes() for p in (tmp_path / "out").glob("*.npy")} == before
+    make_set(clean, tmp_path / "out", ["fog", "snow"], workers=1)
+    assert data.cifar_c(tmp_path / "out", "snow", 1).take([0]).shape == (1, 32, 32, 3)
+
+
+def test_another_set_in_the_same_folder_is_refused(tmp_path, clean):
+    make_set(clean, tmp_path / "out", ["fog"], workers=1)
+    with pytest.raises(DataError, match=r"made with seed 0 \(now 1\)"):
+        make_set(clean, tmp_path / "out", ["fog"], seed=1, workers=1)
+    other = data.ArraySet("noise", IMAGES[::-1], np.arange(30) % 10, "abcdefghij")
+    with pytest.raises(DataError, match="digest"):
+        make_set(other, tmp_path / "out", ["fog"], workers=1)
+    make_set(clean, tmp_path / "out", ["frost"], workers=1)  # more types may join
+    card = json.loads((tmp_path / "out" / "corruptions.json").read_text())
+    assert card["corruptions"] == ["fog", "frost"]
+    assert card["frost"] in ("photographs", "procedural texture")
+    (tmp_path / "out" / "corruptions.json").write_text("{")
+    with pytest.raises(DataError, match="damaged"):
+        make_set(clean, tmp_path / "out", ["fog"], workers=1)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    with pytest.raises(DataError, match="has other files in it"):
+        make_set(clean, tmp_path / "full", ["fog"], workers=1)
+
+
+def test_wrong_arguments_are_refused_before_anything_is_written(tmp_path, clean, files):
+    with pytest.raises(SettingError, match="Did you mean 'fog'"):
+        make_set(clean, tmp_path / "out", ["fogg"])
+    with pytest.raises(SettingError, match="severities 1 to 5 in one file"):
+        make_set(clean, tmp_path / "out", ["fog"], [5])
+    with pytest.raises(DataError, match="in files or in an array"):
+        make_set(data.Corrupted(clean, "fog"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    twins = data.FileSet("twins", [files.paths[0], files.paths[0]], [0, 0], "a")
+    with pytest.raises(DataError, match=r"both be written as a/0\.JPEG"):
+        make_set(twins, tmp_path / "twins", ["fog"])

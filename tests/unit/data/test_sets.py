@@ -1,0 +1,104 @@
+"""Sets of images: order, streams, files, corruption on the fly."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader
+
+from delta_tta import corruptions, data
+from delta_tta.data.sets import read_image
+from delta_tta.errors import DataError, InputError, SettingError
+from delta_tta.streams import stream
+
+
+@pytest.fixture
+def clean():
+    draw = np.random.default_rng(0)
+    images = draw.integers(0, 256, (40, 12, 10, 3), dtype=np.uint8)
+    return data.ArraySet("noise", images, np.arange(40) % 4, ["a", "b", "c", "d"])
+
+
+def test_an_item_is_an_image_with_channels_first_and_its_label(clean):
+    image, label = clean[5]
+    assert image.dtype == torch.uint8
+    assert image.shape == (3, 12, 10)
+    assert (image.permute(1, 2, 0).numpy() == clean.images[5]).all()
+    assert label == 1
+    assert (clean[-1][0] == clean[39][0]).all()
+    with pytest.raises(IndexError, match="40 images, but got index 40"):
+        clean[40]
+
+
+def test_a_stream_leads_through_a_set_by_batches_and_by_a_loader_alike(clean):
+    order = stream(clean.labels, "DS+CB", rho=0.5)
+    ours = list(clean.batches(order.indices, 16))
+    theirs = list(DataLoader(clean, batch_size=16, sampler=order))
+    assert [len(labels) for _, labels in ours] == [16, 16, 8]
+    for (images, labels), (same_images, same_labels) in zip(ours, theirs, strict=True):
+        assert (images == same_images).all()
+        assert (labels == same_labels).all()
+    with pytest.raises(InputError, match="batch size of at least 1, but got 0"):
+        list(clean.batches(order.indices, 0))
+
+
+def test_what_does_not_fit_together_is_refused():
+    images = np.zeros((3, 4, 4, 3), np.uint8)
+    with pytest.raises(DataError, match="3 images, but 2 labels"):
+        data.ArraySet("x", images, [0, 1], "ab")
+    with pytest.raises(DataError, match="from 0 to 1, but they go from 0 to 2"):
+        data.ArraySet("x", images, [0, 1, 2], "ab")
+    with pytest.raises(DataError, match="uint8"):
+        data.ArraySet("x", images.astype(float), [0, 1, 0], "ab")
+    with pytest.raises(DataError, match="no images"):
+        data.ArraySet("x", images[:0], [], "ab")
+
+
+def test_corruption_on_the_fly_depends_on_the_image_not_on_the_batch(clean):
+    noisy = data.Corrupted(clean, "gaussian_noise", 3, seed=7)
+    whole = noisy.take(np.arange(40))
+    assert (noisy.take([30, 2]) == whole[[30, 2]]).all()
+    assert (whole == corruptions.corrupt(clean.images, "gaussian_noise", 3, "cifar", 7, index=range(40))).all()
+    assert (data.in_memory(noisy).take([4]) == whole[[4]]).all()
+    assert noisy.describe() == data.in_memory(noisy).describe()
+    assert noisy.describe()["samples"] == 40
+    assert noisy.describe()["corruption"] == "gaussian_noise 3 (cifar constants)"
+    with pytest.raises(SettingError, match="Did you mean 'fog'"):
+        data.Corrupted(clean, "fogg")
+
+
+def test_large_images_get_the_constants_of_imagenet():
+    large = data.ArraySet("large", np.zeros((1, 65, 70, 3), np.uint8), [0], "a")
+    assert "imagenet constants" in data.Corrupted(large, "fog", 1).name
+
+
+def test_frost_says_where_its_pictures_come_from(clean):
+    assert corruptions.frost_source() in data.Corrupted(clean, "frost", 1).describe()["corruption"]
+
+
+def test_an_image_file_is_scaled_to_its_shorter_side_and_cut_to_the_centre(tmp_path):
+    wide = np.zeros((32, 96, 3), np.uint8)
+    wide[:, 32:64] = 255  # the middle third
+    Image.fromarray(wide).save(tmp_path / "wide.png")
+    assert (read_image(tmp_path / "wide.png", size=16, resize=16) == 255).mean() > 0.85
+    assert read_image(tmp_path / "wide.png", size=None).shape == (32, 96, 3)
+    Image.fromarray(wide[:, :32]).save(tmp_path / "exact.png")
+    assert (read_image(tmp_path / "exact.png", size=32, resize=37) == wide[:, :32]).all()
+
+
+def test_a_missing_and_a_damaged_image_say_which(tmp_path):
+    with pytest.raises(DataError, match=r"Expected an image at .*none\.png"):
+        read_image(tmp_path / "none.png", 8)
+    (tmp_path / "cut.png").write_bytes(b"\x89PNG\r\n\x1a\n cut off here")
+    with pytest.raises(DataError, match=r"cut\.png is not a readable image"):
+        read_image(tmp_path / "cut.png", 8)
+
+
+def test_the_embedded_images_are_the_announced_ones():
+    images = data.demo()
+    assert len(images) == 2000
+    assert np.bincount(images.labels).tolist() == [200] * 10
+    assert images.classes[3] == "cat"
+    assert images.images.shape == (2000, 32, 32, 3)
+    # the whole test set has mean (.494, .485, .450): a fifth of it must be near
+    assert images.images.reshape(-1, 3).mean(0) / 255 == pytest.approx([0.494, 0.485, 0.450], abs=0.01)

@@ -1,0 +1,180 @@
+"""Models by name; weights from files that can be trusted, and from files that cannot."""
+
+import os
+import pickle
+import sys
+import types
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from delta_tta import models
+from delta_tta.data import NormalisationWarning
+from delta_tta.errors import DataError, InputError, ModelError
+from delta_tta.models.cifar import CifarResNet, CifarResNeXt
+from nets import randomise_statistics
+from vision import timm, torchvision
+
+FACTORY = """
+from torch import nn
+def make(classes=4):
+    return nn.Sequential(nn.Flatten(), nn.Linear(12, classes))
+def nothing():
+    return 3
+"""
+
+
+@pytest.mark.parametrize(("name", "classes"), [("resnet20-cifar10", 10), ("resnet20-cifar100", 100)])
+def test_embedded_networks_bring_weights_and_normalisation(name, classes):
+    named = models.load(name)
+    assert named.model(torch.zeros(2, 3, 32, 32)).shape == (2, classes)
+    assert not named.model.training
+    assert named.normalisation.mean[0] == pytest.approx(0.5, abs=0.02)
+    assert "card" in named.describe()["normalisation"]
+    assert float(named.weights.split()[1]) > (90 if classes == 10 else 60)
+    with pytest.raises(ModelError, match="write 'resnet20' to load others"):
+        models.load(name, weights="x.pt")
+
+
+def same(model, other):
+    return all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), other.state_dict().values(), strict=True))
+
+
+def test_weights_come_from_safetensors_with_their_card(tmp_path):
+    net = randomise_statistics(CifarResNet(20, 4))
+    save_file(net.state_dict(), tmp_path / "net.safetensors", {"mean": "[0.1, 0.2, 0.3]", "std": "[1, 1, 1]"})
+    named = models.load("resnet20", tmp_path / "net.safetensors", classes=4)
+    assert same(named.model, net)
+    assert named.normalisation.mean == (0.1, 0.2, 0.3)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda state: {
+            "epoch": 3,
+            "state_dict": {f"module.{k}": v for k, v in state.items()},
+            "best_acc": 0.8,
+        },  # AugMix
+        lambda state: {**state, "mu": torch.zeros(1, 3, 1, 1), "sigma": torch.ones(1, 3, 1, 1)},  # RobustBench
+        lambda state: {"model": {f"_orig_mod.{k}": v for k, v in state.items()}},
+        lambda state: {k: v for k, v in state.items() if "num_batches" not in k},  # before torch 0.4
+        dict,
+    ],
+    ids=["augmix", "robustbench", "compiled", "old", "plain"],
+)
+def test_public_checkpoints_of_resnext_load_whatever_they_are_wrapped_in(tmp_path, wrap):
+    net = randomise_statistics(CifarResNeXt(100))
+    torch.save(wrap(net.state_dict()), tmp_path / "net.pth.tar")
+    named = models.load("resnext29", tmp_path / "net.pth.tar", classes=100)
+    assert same(named.model, net)
+    assert named.normalisation.std == (0.5, 0.5, 0.5)
+
+
+class Hostile:
+    def __reduce__(self):
+        return os.system, ("touch it_ran",)
+
+
+def test_hostile_and_damaged_weights_are_refused_and_nothing_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"state_dict": Hostile()}, "hostile.pt")
+    (tmp_path / "raw.pt").write_bytes(pickle.dumps(Hostile()))
+    torch.save(CifarResNet(20).state_dict(), "whole.pt")
+    (tmp_path / "cut.pt").write_bytes((tmp_path / "whole.pt").read_bytes()[:5000])
+    (tmp_path / "cut.safetensors").write_bytes(b"\x10\x00\x00\x00\x00\x00\x00\x00{")
+    for name in ("hostile.pt", "raw.pt", "cut.pt", "cut.safetensors"):
+        with pytest.raises(DataError, match="without running code"):
+            models.load("resnet20", name)
+    assert not (tmp_path / "it_ran").exists()
+    with pytest.raises(DataError, match="no such file"):
+        models.load("resnet20", "none.pt")
+    torch.save({"epoch": 3}, "empty.pt")
+    with pytest.raises(DataError, match="Expected a state dict"):
+        models.load("resnet20", "empty.pt")
+
+
+def test_weights_that_do_not_fit_say_where(tmp_path):
+    torch.save(CifarResNet(20, classes=10).state_dict(), tmp_path / "ten.pt")
+    with pytest.raises(ModelError, match=r"2 of another shape, such as fc.weight \(10, 64\) for \(100, 64\)"):
+        models.load("resnet20", tmp_path / "ten.pt", classes=100)
+    with pytest.raises(ModelError, match=r"missing, such as blocks\.1\d"):
+        models.load("resnet32", tmp_path / "ten.pt")
+    with pytest.raises(ModelError, match="give `weights`"):
+        models.load("resnet20")
+    assert models.load("resnet20", "random", classes=3).model(torch.zeros(1, 3, 32, 32)).shape == (1, 3)
+
+
+def test_a_file_of_your_own_names_a_factory(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(FACTORY)
+    half = (0.5, 0.5, 0.5)
+    named = models.load(f"{file}:make", mean=half, std=half)
+    assert named.model(torch.zeros(1, 3, 2, 2)).shape == (1, 4)
+    assert models.load(f"{file}:make", classes=7, mean=half, std=half).model[1].out_features == 7
+    torch.save(named.model.state_dict(), tmp_path / "mine.pt")
+    assert same(models.load(f"{file}:make", tmp_path / "mine.pt", mean=half, std=half).model, named.model)
+    with pytest.raises(InputError, match="does not say how its inputs are normalised"):
+        models.load(f"{file}:make")
+    with pytest.raises(ModelError, match="Did you mean 'make'"):
+        models.load(f"{file}:makes", mean=half, std=half)
+    with pytest.raises(ModelError, match=r"torch\.nn\.Module, but got int"):
+        models.load(f"{file}:nothing", mean=half, std=half)
+    with pytest.raises(ModelError, match="Expected a Python file"):
+        models.load("none.py:make")
+
+
+def test_torchvisions_models_come_with_the_normalisation_of_their_weights(tmp_path):
+    named = models.load("torchvision:resnet18", "random", classes=21)  # as for YTBB-sub
+    assert named.model.fc.out_features == 21
+    assert named.normalisation.mean == (0.485, 0.456, 0.406)
+    assert named.size == 224
+    assert "torchvision" in named.normalisation.source
+    torch.save(torchvision.models.resnet18(num_classes=21).state_dict(), tmp_path / "ytbb.pt")
+    assert isinstance(models.load("torchvision:resnet18", tmp_path / "ytbb.pt", classes=21).model, nn.Module)
+    with pytest.raises(ModelError, match="Did you mean 'resnet18'"):
+        models.load("torchvision:resnet_18", "random")
+
+
+def test_timms_models_come_with_their_own_normalisation():
+    named = models.load("timm:tf_efficientnet_lite0", "random")
+    assert named.normalisation.mean == (0.5, 0.5, 0.5)
+    assert named.size == 224
+    assert same(named.model, named.model)
+    assert timm.is_model("resnet50")
+    with pytest.raises(ModelError, match="timm has no model 'resnet_fifty'"):
+        models.load("timm:resnet_fifty", "random")
+
+
+def test_a_normalisation_that_contradicts_the_source_is_warned_about():
+    with pytest.warns(NormalisationWarning, match="the model says"):
+        named = models.load("torchvision:resnet18", "random", mean=(0, 0, 0), std=(1, 1, 1))
+    assert named.normalisation.mean == (0, 0, 0)
+
+
+def test_a_missing_package_and_an_unknown_name_say_what_to_do():
+    with pytest.raises(ImportError, match="pip install robustbench"):
+        models.load("robustbench:Hendrycks2020AugMix_ResNeXt")
+    with pytest.raises(ModelError, match="Did you mean 'resnet20'"):
+        models.load("resnet_20")
+
+
+def test_robustbench_is_asked_for_its_corruption_models(monkeypatch):
+    # Its models can only be downloaded; a stand-in takes down what it is asked for.
+    asked = []
+
+    def load_model(name, dataset, threat_model):
+        asked.append((name, dataset, threat_model))
+        return CifarResNeXt(100)
+
+    utils = types.ModuleType("robustbench.utils")
+    utils.load_model = load_model
+    monkeypatch.setitem(sys.modules, "robustbench", types.ModuleType("robustbench"))
+    monkeypatch.setitem(sys.modules, "robustbench.utils", utils)
+    named = models.load("robustbench:cifar100/Hendrycks2020AugMix_ResNeXt")
+    models.load("robustbench:Standard")
+    bare = ("Standard", "cifar10", "corruptions")
+    assert asked == [("Hendrycks2020AugMix_ResNeXt", "cifar100", "corruptions"), bare]
+    assert named.normalisation.std == (1, 1, 1)  # it normalises inside
