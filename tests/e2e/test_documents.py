@@ -42,6 +42,15 @@ def test_the_readme_runs(model, tmp_path, monkeypatch):
     assert (tmp_path / "adapted.pt").stat().st_size > 0
 
 
+def test_the_page_on_data_runs(capsys):
+    names = {}
+    for example in examples("docs/data.md"):
+        exec(example, names)
+    assert capsys.readouterr().out.split()[1] == "2000"
+    assert names["result"].class_mean_accuracy > 0.4
+    assert names["foggy"].shape == (8, 32, 32, 3)
+
+
 def test_a_new_word_is_one_class_and_one_line():
     known = dict(words.WORDS)
     try:
