@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
+from . import methods  # noqa: F401  (they register their words)
 from .adapter import Adapter
 from .errors import ModelError, SettingError
 from .recipe import parse
 from .settings import make_settings
 
 
-def adapt(model: nn.Module, method: str, preset: str | None = None, **settings: Any) -> Adapter:
+def adapt(
+    model: nn.Module,
+    method: str,
+    preset: str | None = None,
+    *,
+    source: Iterable[Tensor] | None = None,
+    **settings: Any,
+) -> Adapter:
     """Wrap a trained classifier so that it adapts to the stream while it predicts.
 
     Args:
@@ -21,6 +30,8 @@ def adapt(model: nn.Module, method: str, preset: str | None = None, **settings: 
         method: an objective and its parts in the paper's notation, such as "tent+delta"; `methods()` lists them.
         preset: the paper's settings for "cifar10-c", "cifar100-c", "imagenet-c", "imagenet-r" or "ytbb-sub". Without
             one, ImageNet-C's apply.
+        source: for "eata" alone: images of the training distribution, as the model takes them, in batches (a tensor, or
+            a loader of images or of (images, labels)).
         **settings: any field of `Settings`, over the preset's. Those that a method does not use are ignored, so that
             one call serves many methods.
 
@@ -39,7 +50,7 @@ def adapt(model: nn.Module, method: str, preset: str | None = None, **settings: 
     if isinstance(model, Adapter):
         raise ModelError("The model is an adapter already; call unload() on it first.")
     recipe = parse(method)
-    chosen = make_settings(preset, settings)
+    chosen = make_settings(preset, settings, recipe.whole)
     if chosen.prior > 0 and str(recipe) != "bn":
         raise SettingError(f"Setting `prior` belongs to method 'bn', but the method is '{recipe}'.")
-    return Adapter(model, recipe, chosen)
+    return Adapter(model, recipe, chosen, source)

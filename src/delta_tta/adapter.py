@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from .schedules import SCHEDULES, Worker
 from .settings import Settings
 from .signals import Signals
 from .subject import Subject
+from .words import WORDS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,14 +35,18 @@ class Adapter(nn.Module):
     model inside. Calls from several threads take turns.
     """
 
-    def __init__(self, model: nn.Module, recipe: Recipe, settings: Settings) -> None:
+    def __init__(
+        self, model: nn.Module, recipe: Recipe, settings: Settings, source: Iterable[Tensor] | None = None
+    ) -> None:
         super().__init__()
         self.recipe = recipe
         self.settings = settings
         with torch.inference_mode(False):
             subject = Subject(model, recipe, settings)
             try:
-                self._learner = Learner(subject, recipe, settings)
+                kind = Learner if recipe.whole is None else WORDS[recipe.whole].build
+                self._learner: Learner = kind(subject, recipe, settings)
+                self._learner.look_at(source)
             except BaseException:
                 subject.unload(keep=False)
                 raise
@@ -118,9 +123,18 @@ class Adapter(nn.Module):
                     "A plain BatchNorm cannot mix source and batch statistics as prior > 0 does; "
                     "unload() without keep, or adapt with 'tema'."
                 )
+            outside = "memo" if self.recipe.whole == "memo" else self.recipe.answer
+            if keep and outside is not None:
+                raise StateError(
+                    f"What '{outside}' does to the answers is no part of the model, so a plain model cannot hold it; "
+                    "unload() without keep, or leave it out of the method."
+                )
             try:
                 self._worker.wait()
+                if keep:
+                    self._learner.bake()
             finally:
+                self._learner.close()
                 self._learner.subject.unload(keep)
                 self._unloaded = True
             return self.model

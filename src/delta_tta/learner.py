@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from .errors import InputError, ModelError
-from .objectives import Objective
+from .answers import Answer
+from .errors import InputError, ModelError, SettingError
+from .objectives import Eata, Objective
 from .prediction import Prediction
 from .recipe import Recipe
 from .reweighting import Reweighting
@@ -32,6 +33,9 @@ class Learner:
         self.settings = settings
         self.objective: Objective | None = _build(recipe.objective, settings)
         self.reweighting: Reweighting | None = _build(recipe.reweighting, settings)
+        self.answering: Answer | None = (
+            None if recipe.answer is None else WORDS[recipe.answer].build(subject.model, settings)
+        )
         self._start()
 
     def _start(self) -> None:
@@ -53,7 +57,15 @@ class Learner:
     def predict(self, x: Tensor) -> Tensor:
         """Answer with what is known; nothing changes."""
         with torch.no_grad():
-            return self._logits(x).detach()
+            return self._answer(x, self._logits(x).detach())
+
+    def bake(self) -> None:
+        """Write into the model what a plain model should answer with."""
+
+    def close(self) -> None:
+        """Take out of the model what was put into it for the answers."""
+        if self.answering is not None:
+            self.answering.close()
 
     def observe(self, x: Tensor, later: bool = False) -> tuple[Tensor, Update]:
         """Answer, and return the update that learns from this batch.
@@ -72,8 +84,14 @@ class Learner:
                     "The model's logits carry no gradient: its forward detaches them or runs under torch.no_grad(), or "
                     "requires_grad was switched off after adapt(). Undo that, or use a method without a loss."
                 )
-        answer = logits.detach()
+        with torch.no_grad():
+            answer = self._answer(x, logits.detach())
         return answer.clone() if later else answer, lambda: self._learn(logits)
+
+    def _answer(self, x: Tensor, logits: Tensor) -> Tensor:
+        if self.answering is None:
+            return logits
+        return self.answering(x, logits, lambda images: self._logits(images).detach())
 
     def _learn(self, logits: Tensor) -> Outcome:
         try:
@@ -84,16 +102,16 @@ class Learner:
 
     def _learn_from(self, prediction: Prediction) -> Outcome:
         """Algorithm 1 of the paper, lines 4 to 10, around any objective; without one, only statistics are learnt."""
-        loss, count, memory = None, None, self.objective_memory
+        loss, count, selected, memory = None, None, None, self.objective_memory
         gradients: list[Tensor | None] = []
         if self.objective is not None:
-            each, selected = self.objective.loss(prediction, self.objective_memory)  # (B,)
-            if self.reweighting is not None:  # lines 4 to 7, and the product of line 8
-                each = each * self.reweighting.weights(prediction, self.reweighting_memory)
+            each, selected = self._losses(prediction)  # (B,)
             if selected is not None:
                 each = each.masked_fill(~selected, 0)
             count = len(each) if selected is None else int(selected.sum())
             loss = each.sum() / (len(each) if self.settings.reduction == "batch" else max(count, 1))
+            for penalty in self._penalties(prediction):
+                loss = loss + penalty
             gradients = self._gradients(loss) if count else []
             memory = self.objective.next_state(prediction, self.objective_memory, selected)
 
@@ -105,10 +123,11 @@ class Learner:
             "gradient": gradients,
             "statistics": measured,
         }
-        if not _finite(list(itertools.chain(*learnt.values()))):
-            skipped = f"not finite: {', '.join(name for name, values in learnt.items() if not _finite(values))}"
+        wrong = self._not_finite(learnt)
+        if wrong is not None:
+            skipped = wrong
         else:
-            self._commit(prediction, gradients, memory)
+            self._commit(prediction, gradients, memory, selected)
         return Outcome(
             loss=None if loss is None else float(loss.detach()),
             entropy=float(prediction.entropy.detach().mean()),
@@ -117,11 +136,72 @@ class Learner:
             skipped=skipped,
         )
 
+    def _losses(self, prediction: Prediction) -> tuple[Tensor, Tensor | None]:
+        """Return the loss of each sample and which of them train: lines 4 to 7, and the product of line 8."""
+        assert self.objective is not None
+        if self.reweighting is None:
+            return self.objective.loss(prediction, self.objective_memory)
+        memory = self.reweighting_memory
+        each, selected = self.objective.loss(self.reweighting.adjusted(prediction, memory), self.objective_memory)
+        weights = self.reweighting.weights(prediction, memory)
+        return each if weights is None else each * weights, self.reweighting.select(prediction, selected, memory)
+
+    def _penalties(self, prediction: Prediction) -> list[Tensor]:
+        assert self.objective is not None
+        of_words = [self.objective.penalty(self.subject.parameters)]
+        of_words += [self.reweighting.penalty(prediction)] if self.reweighting is not None else []
+        return [penalty for penalty in of_words if penalty is not None]
+
+    def look_at(self, source: Iterable[Tensor] | None) -> None:
+        """Let an objective that needs source images see them."""
+        objective = self.objective
+        if not isinstance(objective, Eata):
+            return
+        if source is None:
+            raise SettingError(
+                "Method 'eata' measures on images of the training distribution how much each parameter matters. Give "
+                "some (the paper: 2,000) in batches: adapt(model, 'eata', source=loader); or write 'eta'."
+            )
+        batches = (
+            (source,) if isinstance(source, Tensor) else (x[0] if isinstance(x, (tuple, list)) else x for x in source)
+        )
+        objective.hold(self.subject.source, self.fisher(batches))
+
+    def fisher(self, batches: Iterable[Tensor]) -> dict[str, Tensor]:
+        """Return the mean over batches of the squared gradient of the loss on the model's own labels (as EATA's)."""
+        parameters = self.subject.parameters
+        total = {name: torch.zeros_like(p) for name, p in parameters.items()}
+        count = 0
+        for x in batches:
+            with self._phase("observing"), torch.enable_grad():
+                prediction = Prediction(self._logits(x))
+            try:
+                labels = prediction.label.unsqueeze(1)
+                gradients = self._gradients(-prediction.log_p.gather(1, labels).mean())
+            finally:
+                self.subject.discard()
+            for name, gradient in zip(parameters, gradients, strict=True):
+                if gradient is not None:
+                    total[name] += gradient**2
+            count += 1
+        if not count:
+            raise InputError("Expected at least one batch of source images, but there was none.")
+        return {name: value / count for name, value in total.items()}
+
+    @staticmethod
+    def _not_finite(learnt: Mapping[str, Sequence[Tensor | None]]) -> str | None:
+        """Return what of it is not finite, in words, or None."""
+        if _finite(list(itertools.chain(*learnt.values()))):
+            return None
+        return f"not finite: {', '.join(name for name, values in learnt.items() if not _finite(values))}"
+
     def _gradients(self, loss: Tensor) -> list[Tensor | None]:
         with self._phase("replaying"):
             return list(torch.autograd.grad(loss, list(self.subject.parameters.values()), allow_unused=True))
 
-    def _commit(self, prediction: Prediction, gradients: list[Tensor | None], memory: State) -> None:
+    def _commit(
+        self, prediction: Prediction, gradients: list[Tensor | None], memory: State, selected: Tensor | None
+    ) -> None:
         """Everything that could fail has been computed: change the state."""
         with torch.no_grad():
             if self.optimizer is not None and gradients:
@@ -137,7 +217,8 @@ class Learner:
                 norm.commit()
             self.objective_memory = memory
             if self.reweighting is not None:  # line 10
-                self.reweighting_memory = self.reweighting.next_state(prediction, self.reweighting_memory)
+                before = self.reweighting_memory
+                self.reweighting_memory = self.reweighting.next_state(prediction, before, selected)
             self.classes = prediction.classes
 
     @contextmanager

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
+from .diversity import differs, next_average
 from .errors import SettingError
 from .prediction import Prediction
 from .settings import Settings
@@ -28,6 +31,10 @@ class Objective:
     def next_state(self, prediction: Prediction, state: State, selected: Tensor | None) -> State:
         """Return what to remember after this batch."""
         return state
+
+    def penalty(self, parameters: Mapping[str, Tensor]) -> Tensor | None:
+        """Return what is added to the loss for the parameters' sake, with gradient."""
+        return None
 
 
 @word("tent", "objective", "minimise the entropy of each prediction (TENT, Wang et al. 2021)", alone=True)
@@ -68,3 +75,49 @@ class EntropyWeighted(Objective):
         tau = self.threshold * math.log(prediction.classes)
         h = prediction.entropy.detach()
         return (tau - h).exp() * prediction.entropy, h < tau
+
+
+@word("eta", "objective", "ent-w on samples unlike those seen (ETA, Niu et al. 2022)", alone=True, has=("div-w",))
+class Eta(EntropyWeighted):
+    """Ent-W with E0 = 0.4 ln K, and the similarity filter: the same words as "ent-w+div-w" with ETA's margin."""
+
+    default_threshold = 0.4
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.margin = settings.similarity
+
+    def loss(self, prediction: Prediction, state: State) -> tuple[Tensor, Tensor | None]:
+        """Sure samples that differ from the average of the others train."""
+        each, sure = super().loss(prediction, state)
+        return each, differs(prediction, sure, state, self.margin)
+
+    def next_state(self, prediction: Prediction, state: State, selected: Tensor | None) -> State:
+        """Move the average of the predictions that trained."""
+        return next_average(prediction, selected, state)
+
+
+@word(
+    "eata",
+    "objective",
+    "eta, held near the source by Fisher information (EATA, Niu et al. 2022)",
+    alone=True,
+    has=("div-w",),
+)
+class Eata(Eta):
+    """ETA plus w · Σ F (θ − θ_0)²; F is the Fisher information of the parameters on source images."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.weight = settings.fisher_weight
+        self.fisher: dict[str, Tensor] = {}
+        self.start: dict[str, Tensor] = {}
+
+    def hold(self, start: Mapping[str, Tensor], fisher: Mapping[str, Tensor]) -> None:
+        """Take down where the parameters start and how much each matters."""
+        self.start, self.fisher = dict(start), dict(fisher)
+
+    def penalty(self, parameters: Mapping[str, Tensor]) -> Tensor | None:
+        """A parameter that matters to the source may not go far."""
+        terms = [(self.fisher[name].to(p) * (p - self.start[name].to(p)) ** 2).sum() for name, p in parameters.items()]
+        return self.weight * torch.stack(terms).sum()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
-from typing import get_args
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 from . import norms, objectives, reweighting  # noqa: F401  (they register the words)
 from .errors import MethodError, nearest
@@ -23,9 +23,23 @@ class Recipe:
     statistics: str
     objective: str | None = None
     reweighting: str | None = None
+    answer: str | None = None
+    whole: str | None = None
+
+    @property
+    def trains(self) -> Literal["nothing", "norms", "all"]:
+        """Which parameters it trains: none, those of the norm layers, or all."""
+        if self.whole is not None:
+            return "all"
+        return "norms" if self.objective is not None else "nothing"
 
     def __str__(self) -> str:
         """Return the shortest way to write it."""
+        if self.whole is not None:
+            return self.whole
+        if self.answer is not None:
+            before = str(replace(self, answer=None))
+            return self.answer if before == "source" else f"{before}+{self.answer}"
         if self.objective is None:
             return self.statistics
         parts = [] if self.statistics == "bn" else [self.statistics]
@@ -47,10 +61,30 @@ def parse(method: str) -> Recipe:
         if [first, *words].count(name) > 1:
             raise MethodError(f"{method!r} says {name!r} twice ('delta' is 'tbr+dot'); write it once.")
 
+    for name in words:
+        if name in WORDS[first].has:
+            raise MethodError(f"{method!r} makes no sense: {first!r} does what {name!r} does already; leave it out.")
+
+    room = WORDS[first].room
+    if room == "whole":
+        if parts:
+            raise MethodError(
+                f"{method!r} makes no sense: {first!r} is a whole method that takes no parts. Write {first!r}, or put "
+                f"the parts behind an objective: 'tent+{'+'.join(parts)}'."
+            )
+        return Recipe("bn", whole=first)
+    if room == "answer":
+        if parts:
+            raise MethodError(
+                f"{method!r} makes no sense: {first!r} by itself takes the model as it is. To correct the answers of "
+                f"an adapted model write {'+'.join(['tent', *parts, first])!r}."
+            )
+        return Recipe("source", answer=first)
+
     def chosen(room: str) -> list[str]:
         return [name for name in words if WORDS[name].room == room]
 
-    statistics, reweightings = chosen("statistics"), chosen("reweighting")
+    statistics, reweightings, answers = chosen("statistics"), chosen("reweighting"), chosen("answer")
     objective = first if WORDS[first].room == "objective" else None
     if objective is None:
         with_loss = "+".join(["tent", *parts])
@@ -73,7 +107,10 @@ def parse(method: str) -> Recipe:
     if len(reweightings) > 1:
         raise MethodError(f"{method!r} names two reweightings, {' and '.join(reweightings)}; choose one.")
     default = "bn" if objective else first
-    return Recipe(statistics[0] if statistics else default, objective, reweightings[0] if reweightings else None)
+    if len(answers) > 1:
+        raise MethodError(f"{method!r} corrects the answer twice, {' and '.join(answers)}; choose one.")
+    first_of = [names[0] if names else None for names in (statistics, reweightings, answers)]
+    return Recipe(first_of[0] or default, objective, *first_of[1:])
 
 
 def _check_words(method: str, first: str, parts: list[str]) -> None:

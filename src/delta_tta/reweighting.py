@@ -1,10 +1,13 @@
-"""How samples are weighed: DOT, dynamic online reweighting (Zhao, Chen, Xia 2023, Algorithm 1)."""
+"""How samples are weighed: DOT (Zhao, Chen, Xia 2023, Algorithm 1), and the rivals the paper compares it with."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
 
+from .diversity import differs, next_average
 from .prediction import Prediction
 from .settings import Settings
 from .words import State, word
@@ -14,35 +17,104 @@ EPSILON = 1e-8
 
 
 class Reweighting:
-    """Base of the reweightings."""
+    """Base of the reweightings: each may enter the loss in one or several of these ways."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
-    def weights(self, prediction: Prediction, state: State) -> Tensor:
-        """Return the weight of each sample, (B,), without gradient; the batch averages 1."""
-        raise NotImplementedError
+    def adjusted(self, prediction: Prediction, state: State) -> Prediction:
+        """Return what the objective is to see instead of the prediction."""
+        return prediction
 
-    def next_state(self, prediction: Prediction, state: State) -> State:
+    def select(self, prediction: Prediction, selected: Tensor | None, state: State) -> Tensor | None:
+        """Return which of the samples the objective selected train, (B,), or None for all."""
+        return selected
+
+    def weights(self, prediction: Prediction, state: State) -> Tensor | None:
+        """Return the weight of each sample, (B,), without gradient, averaging 1; None for equal weights."""
+        return None
+
+    def penalty(self, prediction: Prediction) -> Tensor | None:
+        """Return what is added to the loss, with gradient."""
+        return None
+
+    def next_state(self, prediction: Prediction, state: State, selected: Tensor | None) -> State:
         """Return what to remember after this batch."""
         return state
 
 
+class Frequencies(Reweighting):
+    """Base of those that estimate the class frequencies z."""
+
+    def next_state(self, prediction: Prediction, state: State, selected: Tensor | None) -> State:
+        """Line 10: z_t = λ z_{t−1} + (1−λ) mean_B p."""
+        return {"z": torch.lerp(prediction.p.mean(0), self.z(prediction, state), self.settings.lam)}
+
+    def z(self, prediction: Prediction, state: State) -> Tensor:
+        """Return z_{t−1}, (K,); uniform at first."""
+        if "z" in state:
+            return state["z"]
+        return prediction.p.new_full((prediction.classes,), 1 / prediction.classes)
+
+
 @word("dot", "reweighting", "weigh samples against the class frequencies seen so far (DOT)", part=True)
-class Dot(Reweighting):
+class Dot(Frequencies):
     """Frequent classes weigh less; z is the running estimate of their frequencies."""
 
     def weights(self, prediction: Prediction, state: State) -> Tensor:
         """Lines 5 to 7, with z_{t−1}; "soft" takes the expectation over p instead of the predicted class."""
-        rarity = 1 / (self._z(prediction, state) + EPSILON)  # (K,)
+        rarity = 1 / (self.z(prediction, state) + EPSILON)  # (K,)
         w = prediction.p @ rarity if self.settings.dot == "soft" else rarity[prediction.label]  # (B,)
         return w / w.mean()
 
-    def next_state(self, prediction: Prediction, state: State) -> State:
-        """Line 10: z_t = λ z_{t−1} + (1−λ) mean_B p."""
-        return {"z": torch.lerp(prediction.p.mean(0), self._z(prediction, state), self.settings.lam)}
 
-    def _z(self, prediction: Prediction, state: State) -> Tensor:
-        if "z" in state:
-            return state["z"]
-        return prediction.p.new_full((prediction.classes,), 1 / prediction.classes)
+@word("la", "reweighting", "add log class frequencies to the logits of the loss (LA, Menon et al. 2021)", part=True)
+class LogitAdjustment(Frequencies):
+    """The objective sees z + log frequency: a rare class must be said with more confidence."""
+
+    def adjusted(self, prediction: Prediction, state: State) -> Prediction:
+        """Shift the logits by log z_{t−1}."""
+        return Prediction(prediction.logits + (self.z(prediction, state) + EPSILON).log())
+
+
+@word("div-w", "reweighting", "train on samples unlike those seen before (Div-W, Niu et al. 2022)", part=True)
+class Diversity(Reweighting):
+    """ETA's similarity filter behind any objective."""
+
+    def select(self, prediction: Prediction, selected: Tensor | None, state: State) -> Tensor | None:
+        """Drop what is similar to the average."""
+        return differs(prediction, selected, state, self.settings.similarity)
+
+    def next_state(self, prediction: Prediction, state: State, selected: Tensor | None) -> State:
+        """Move the average of the predictions that trained."""
+        return next_average(prediction, selected, state)
+
+
+@word("kl-div", "reweighting", "pull the batch's mean prediction to uniform (KL-div, Mummadi et al. 2021)", part=True)
+class KlDivergence(Reweighting):
+    """Adds w · KL(mean p ‖ uniform) to the loss."""
+
+    def penalty(self, prediction: Prediction) -> Tensor:
+        """KL(q ‖ 1/K) = Σ q log q + ln K."""
+        q = prediction.log_p.exp().mean(0)
+        divergence = torch.xlogy(q, q).sum() + math.log(prediction.classes)
+        return self.settings.kl_weight * divergence
+
+
+@word("sample-drop", "reweighting", "leave out samples of the classes used most (Zhao et al. 2023)", part=True)
+class SampleDrop(Reweighting):
+    """Counts the predicted classes of the samples that trained; those above the average count do not train."""
+
+    def select(self, prediction: Prediction, selected: Tensor | None, state: State) -> Tensor | None:
+        """Drop samples whose class was used more than the average class."""
+        if "counts" not in state:
+            return selected
+        counts = state["counts"]
+        minor = (counts <= counts.mean())[prediction.label]
+        return minor if selected is None else selected & minor
+
+    def next_state(self, prediction: Prediction, state: State, selected: Tensor | None) -> State:
+        """Count what trained."""
+        used = prediction.label if selected is None else prediction.label[selected]
+        counts = torch.bincount(used, minlength=prediction.classes).to(prediction.p.dtype)
+        return {"counts": state["counts"] + counts if "counts" in state else counts}

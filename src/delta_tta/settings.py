@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -26,10 +26,24 @@ class Settings:
             first for every layer whose first batch is large enough to be trusted, inherit otherwise.
         lam: λ of DOT, the share of the old class frequencies that stays at each batch.
         dot: how DOT weighs a sample, by its predicted class ("hard") or by all its probabilities ("soft").
-        threshold: which samples train. PL: least confidence (0.4). Ent-W: entropy margin as a fraction of
-            ln K (0.5). None takes the method's own.
+        threshold: which samples train. PL: least confidence (0.4). Ent-W and ETA: entropy margin as a fraction of
+            ln K (0.5 and 0.4). None takes the method's own.
+        similarity: d of ETA and Div-W; only samples whose cosine to the average prediction is below it train.
+        kl_weight: w of KL-div.
+        fisher_weight: how strongly EATA holds the parameters that matter to the source.
         reduction: divide the summed loss by the whole batch ("batch", the paper's Algorithm 1) or by the
             samples that passed the threshold ("selected", what the paper's numbers were made with).
+        affinity: how LAME compares features: "knn", "rbf" or "linear".
+        neighbours: k of LAME's kNN and rbf.
+        features: name of the layer whose input are LAME's features; None takes the last linear layer.
+        views: augmented copies that TTA, CoTTA and MEMO make of an image.
+        mean: of the input channels, 0 to 1, for the methods that augment images; None takes what the model says.
+        std: likewise.
+        gate: CoTTA makes views where the source's mean confidence is below it; None takes 0.92 for at most 10 classes,
+            0.72 for at most 100, else 0.1.
+        restore: share of CoTTA's weights that fall back to the source at each step.
+        symmetric: whether CoTTA's loss goes both ways.
+        seed: of the random draws of the methods that have any.
         prior: N of BN adapt; the source statistics weigh as much as N samples of the batch.
         update: "every" batch; "slow": answer at once, learn from each `length` samples when they are full;
             "window": at each batch learn from the last `length` samples.
@@ -45,7 +59,20 @@ class Settings:
     lam: float = 0.95
     dot: Literal["hard", "soft"] = "hard"
     threshold: float | None = None
+    similarity: float = 0.05
+    kl_weight: float = 100.0
+    fisher_weight: float = 2000.0
     reduction: Literal["batch", "selected"] = "selected"
+    affinity: Literal["knn", "rbf", "linear"] = "knn"
+    neighbours: int = 5
+    features: str | None = None
+    views: int = 32
+    mean: tuple[float, float, float] | None = None
+    std: tuple[float, float, float] | None = None
+    gate: float | None = None
+    restore: float = 0.001
+    symmetric: bool = True
+    seed: int = 0
     prior: float = 0.0
     update: Literal["every", "slow", "window"] = "every"
     length: int = 64
@@ -60,13 +87,30 @@ class Settings:
         _require("alpha", self.alpha, 0 <= self.alpha <= 1, "between 0 and 1")
         _require("lam", self.lam, 0 <= self.lam <= 1, "between 0 and 1")
         _require("threshold", self.threshold, self.threshold is None or self.threshold > 0, "greater than 0")
+        _require("similarity", self.similarity, 0 < self.similarity <= 1, "greater than 0 and at most 1")
+        _require("kl_weight", self.kl_weight, 0 <= self.kl_weight < math.inf, "at least 0 and finite")
+        _require("fisher_weight", self.fisher_weight, 0 <= self.fisher_weight < math.inf, "at least 0 and finite")
         _require("prior", self.prior, 0 <= self.prior < math.inf, "at least 0 and finite")
+        _require("gate", self.gate, self.gate is None or 0 <= self.gate <= 1, "between 0 and 1")
+        _require("restore", self.restore, 0 <= self.restore <= 1, "between 0 and 1")
+        _require("neighbours", self.neighbours, self.neighbours >= 1, "at least 1")
+        _require("views", self.views, self.views >= 1, "at least 1")
+        _require("seed", self.seed, 0 <= self.seed < 2**32, "an integer from 0 to 2**32 - 1")
         _require("length", self.length, self.length >= 1, "at least 1")
         fine = self.update == "every" or not self.episodic  # otherwise the kept samples would be forgotten, too
         _require("episodic", self.episodic, fine, "False with update='slow' or 'window'")
 
 
-_CIFAR: Mapping[str, Any] = {"optimizer": "adam", "lr": 1e-3, "alpha": 0.95, "lam": 0.9, "reduction": "batch"}
+_CIFAR: Mapping[str, Any] = {
+    "optimizer": "adam",
+    "lr": 1e-3,
+    "alpha": 0.95,
+    "lam": 0.9,
+    "reduction": "batch",
+    "similarity": 0.4,
+    "restore": 0.01,
+    "symmetric": False,
+}
 _IMAGENET: Mapping[str, Any] = {
     "optimizer": "sgd",
     "lr": 2.5e-4,
@@ -87,8 +131,17 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """The settings of the paper's appendix, by data set; CIFAR10-C, which it does not use, as CIFAR100-C."""
 
 
-def make_settings(preset: str | None, given: Mapping[str, Any]) -> Settings:
-    """Lay the given settings over the preset's, and both over the defaults."""
+WHOLE: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = MappingProxyType(
+    {
+        "cotta": ({"lr": 1e-3, "optimizer": "adam"}, {"lr": 1e-2, "optimizer": "sgd"}),
+        "memo": ({"lr": 5e-3, "views": 32}, {"lr": 2.5e-4, "views": 64}),
+    }
+)
+"""Where a whole method has settings of its own: with a CIFAR preset, and otherwise."""
+
+
+def make_settings(preset: str | None, given: Mapping[str, Any], whole: str | None = None) -> Settings:
+    """Lay the given settings over the whole method's, those over the preset's, and all over the defaults."""
     known = [field.name for field in dataclasses.fields(Settings)]
     for name in given:
         if name not in known:
@@ -96,7 +149,8 @@ def make_settings(preset: str | None, given: Mapping[str, Any]) -> Settings:
     if preset is not None and preset not in PRESETS:
         raise SettingError(f"Unknown preset {preset!r}.{nearest(str(preset), PRESETS)}")
     base = PRESETS[preset] if preset is not None else {}
-    return Settings(**{**base, **given})
+    own = WHOLE[whole][0 if base is _CIFAR else 1] if whole is not None and whole in WHOLE else {}
+    return Settings(**{**base, **own, **given})
 
 
 def _typed(name: str, value: object, hint: Any) -> object:
@@ -106,9 +160,16 @@ def _typed(name: str, value: object, hint: Any) -> object:
         if value in choices and isinstance(value, str):
             return value
         raise SettingError(f"Expected setting `{name}` to be one of {choices}, but got {value!r}.")
-    kinds = get_args(hint) or (hint,)
+    kinds = (hint,) if get_origin(hint) is tuple else get_args(hint) or (hint,)
     if value is None and type(None) in kinds:
         return None
+    if any(get_origin(kind) is tuple for kind in kinds):
+        numbers = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
+        if len(numbers) == 3 and all(isinstance(v, (int, float)) for v in numbers):
+            return tuple(float(v) for v in numbers)
+        raise SettingError(f"Expected setting `{name}` to be three numbers or None, but got {value!r}.")
+    if str in kinds and isinstance(value, str):
+        return value
     if isinstance(value, bool):  # a bool is an int to Python, never to a reader
         if bool in kinds:
             return value

@@ -37,11 +37,13 @@ class Subject:
         self._types = {name: p.dtype for name, p in self.parameters.items()}
         self._source = {name: p.detach().clone() for name, p in self.parameters.items()}
         if recipe.statistics != "source":
-            self._sites.swap(WORDS[recipe.statistics].build, settings, self.phase)
+            kind = WORDS[recipe.statistics].build if recipe.whole is None else WORDS[recipe.whole].build.layers
+            self._sites.swap(kind, settings, self.phase)
         _adapted.add(model)
         model.requires_grad_(False)
         for p in self.parameters.values():
             p.requires_grad_(True)
+        self._wide = recipe.trains == "norms"
         self._widen({name: p.detach() for name, p in self.parameters.items()})
         self._modules = list(model.modules())
 
@@ -55,6 +57,11 @@ class Subject:
         if any(module.training for module in self._modules):
             self.model.eval()
         return self.model(x)
+
+    @property
+    def source(self) -> dict[str, Tensor]:
+        """The trained parameters as they were at first, by name."""
+        return self._source
 
     def discard(self) -> None:
         """Forget what the layers observed and not committed."""
@@ -94,15 +101,17 @@ class Subject:
 
     def _widen(self, values: dict[str, Tensor]) -> None:
         """Train γ and β of batch norms in float32 at least: in half precision a small step is no step."""
-        if self._sites.originals:
+        if self._wide and self._sites.originals:
             for name, p in self.parameters.items():
                 p.data = at_least_float32(values[name])
 
 
 def _declared_parameters(model: nn.Module, recipe: Recipe, sites: NormSites) -> dict[str, nn.Parameter]:
-    """γ and β of the batch norms; of the other norm layers where the model has no batch norm."""
-    if recipe.objective is None:
+    """γ and β of the batch norms; of the other norm layers where the model has no batch norm; or all parameters."""
+    if recipe.trains == "nothing":
         return {}
+    if recipe.trains == "all":
+        return dict(model.named_parameters())
     layers: dict[str, nn.Module] = {**sites.originals}
     if not layers:
         layers = {name: m for name, m in model.named_modules() if isinstance(m, OTHER_NORMS)}
@@ -117,7 +126,7 @@ def _check(model: nn.Module, recipe: Recipe, sites: NormSites, parameters: dict[
     if any(p.is_inference() for p in model.parameters()):
         raise ModelError("The model was made under torch.inference_mode() and cannot learn; make it outside.")
     # 'tent' alone trains any norm layers; what else names statistics needs layers that have them
-    needs_batch_norm = recipe.statistics != "source" and (recipe.statistics != "bn" or recipe.objective is None)
+    needs_batch_norm = recipe.statistics != "source" and (recipe.statistics != "bn" or recipe.trains == "nothing")
     if needs_batch_norm and not sites.originals:
         dot = "+dot" if recipe.reweighting == "dot" else ""
         instead = f"{recipe.objective}{dot}" if recipe.objective and parameters else "source"

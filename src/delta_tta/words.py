@@ -1,21 +1,22 @@
 """The registry of words that a method string is made of.
 
-A word lives in one of three rooms: which statistics normalise, what is minimised, how samples are weighed.
-(The fourth, when to update, is the setting `update`.) A new word is one class and one `@word(...)` line.
+A word lives in a room: which statistics normalise, what is minimised, how samples are weighed (when to update is the
+setting `update`); besides, how the answer is corrected, and whole methods that are not made of parts. A new word is one
+class and one `@word(...)` line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from torch import Tensor
 
 State = dict[str, Tensor]
 """What a word remembers between batches. Empty means: as new."""
 
-Room = Literal["statistics", "objective", "reweighting"]
+Room = Literal["statistics", "objective", "reweighting", "answer", "whole"]
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,16 @@ class Word:
         line: what it does, in one line.
         alone: whether a method string may begin with it.
         part: whether it may follow a "+".
+        has: parts that it does already, so that they may not follow it.
     """
 
     name: str
     room: Room
-    build: type
+    build: Any
     line: str
     alone: bool
     part: bool
+    has: tuple[str, ...] = ()
 
 
 WORDS: dict[str, Word] = {}
@@ -45,13 +48,15 @@ WORDS: dict[str, Word] = {}
 T = TypeVar("T", bound=type)
 
 
-def word(name: str, room: Room, line: str, *, alone: bool = False, part: bool = False) -> Callable[[T], T]:
+def word(
+    name: str, room: Room, line: str, *, alone: bool = False, part: bool = False, has: tuple[str, ...] = ()
+) -> Callable[[T], T]:
     """Register the decorated class as the word `name`."""
 
     def register(build: T) -> T:
         if name in WORDS:
             raise ValueError(f"Expected a new word, but {name!r} is taken by {WORDS[name].build.__name__}.")
-        WORDS[name] = Word(name, room, build, line, alone, part)
+        WORDS[name] = Word(name, room, build, line, alone, part, has)
         return build
 
     return register

@@ -65,7 +65,8 @@ def test_refusals_say_what_to_write(method, teaches):
 
 def test_every_sentence_reads_back_as_itself():
     found = sentences()
-    assert len(found) == len(set(found)) == 21
+    with_a_loss = 3 * 6 + 2 * 5  # tent, pl, ent-w with no or one of 5 reweightings; eta and eata have div-w already
+    assert len(found) == len(set(found)) == 2 * (3 + 3 * with_a_loss) + 3  # with and without lame; cotta, memo, tta
     for sentence in found:
         assert str(parse(sentence)) == sentence
 

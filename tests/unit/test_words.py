@@ -66,7 +66,7 @@ def test_entropy_lies_between_0_and_ln_k_and_its_gradient_is_finite(rows):
 def test_dot_starts_uniform_and_follows_algorithm_1():
     dot, p = Dot(Settings(lam=0.9)), prediction_of([0.7, 0.2, 0.1], [0.6, 0.1, 0.3], [0.1, 0.1, 0.8])
     assert torch.allclose(dot.weights(p, {}), torch.ones(3, dtype=torch.float64))
-    state = dot.next_state(p, {})
+    state = dot.next_state(p, {}, None)
     z = [0.9 / 3 + 0.1 * (a + b + c) / 3 for a, b, c in zip(*p.p.tolist(), strict=True)]
     assert state["z"].tolist() == pytest.approx(z)
     w = [1 / z[0], 1 / z[0], 1 / z[2]]
@@ -89,7 +89,7 @@ def test_dot_weights_average_1_and_z_stays_a_distribution(size, classes, lam, ki
         w = dot.weights(p, state)
         assert float(w.mean()) == pytest.approx(1)
         assert bool((w > 0).all())
-        state = dot.next_state(p, state)
+        state = dot.next_state(p, state, None)
         assert float(state["z"].sum()) == pytest.approx(1)
 
 

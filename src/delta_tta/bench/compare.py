@@ -32,6 +32,7 @@ def compare(
     batch_size: int = 64,
     preset: str | None = None,
     watch: Watch | None = None,
+    source: ImageSet | None = None,
     **settings: Any,
 ) -> Iterator[Result]:
     """Yield one result a method and scenario, as each is done; wrong names are refused before anything runs.
@@ -44,11 +45,11 @@ def compare(
         batch_size: images at a time.
         preset: the paper's settings for a data set.
         watch: called after each batch with method, scenario, size of the batch and the metrics so far.
+        source: see `evaluate`.
         **settings: over the preset's.
     """
     for method in methods:
-        recipe.parse(method)
-    make_settings(preset, settings)
+        make_settings(preset, settings, recipe.parse(method).whole)
     streams = [_stream(data, spec) for spec in scenarios]
     for method in methods:
         for one in streams:
@@ -57,7 +58,7 @@ def compare(
                 if watch is not None:
                     watch(method, spec, size, metrics)
 
-            yield evaluate(named, method, data, one, batch_size, preset, on_batch, **settings)
+            yield evaluate(named, method, data, one, batch_size, preset, on_batch, source, **settings)
 
 
 def samples(data: ImageSet, scenarios: Sequence[StreamSpec] = SCENARIOS) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 import delta_tta
 
@@ -19,7 +20,7 @@ from ..data.sets import ImageSet
 from ..errors import InputError
 from ..metrics import Metrics
 from ..models import NamedModel, Outputs
-from ..settings import make_settings
+from ..normalisation import Normalisation
 from ..streams import Stream
 
 
@@ -68,6 +69,7 @@ def evaluate(
     batch_size: int = 64,
     preset: str | None = None,
     on_batch: Callable[[int, Metrics], None] | None = None,
+    source: ImageSet | None = None,
     **settings: Any,
 ) -> Result:
     """Adapt the model by `method` while it predicts the stream; the model is as it was afterwards.
@@ -80,6 +82,7 @@ def evaluate(
         batch_size: images at a time.
         preset: the paper's settings for a data set.
         on_batch: called after each batch with its size and the metrics so far.
+        source: images of the training distribution, for the method "eata" alone.
         **settings: over the preset's.
     """
     if stream.size != len(data):
@@ -88,10 +91,13 @@ def evaluate(
     model = named.model if data.outputs is None else Outputs(named.model, data.outputs)
     metrics = Metrics(len(data.classes))
     correct = []
-    adapter = delta_tta.adapt(model, method, preset, **settings)
+    scale = named.normalisation
+    settings = {"mean": scale.mean, "std": scale.std, **settings}
+    clean = None if source is None else _inputs(source, scale, batch_size)
+    adapter = delta_tta.adapt(model, method, preset, source=clean, **settings)
     try:
         for images, labels in data.batches(stream.indices, batch_size):
-            logits = adapter(named.normalisation(images))
+            logits = adapter(scale(images))
             metrics.update(logits, labels)
             correct.append((logits.argmax(1) == labels).numpy())
             if on_batch is not None:
@@ -102,7 +108,7 @@ def evaluate(
         **named.describe(),
         **data.describe(),
         "batch size": batch_size,
-        "settings": dataclasses.asdict(make_settings(preset, settings)),
+        "settings": dataclasses.asdict(adapter.settings),
         "versions": {
             "delta-tta": delta_tta.__version__,
             "torch": torch.__version__,
@@ -124,3 +130,7 @@ def evaluate(
         time.perf_counter() - started,
         about,
     )
+
+
+def _inputs(data: ImageSet, scale: Normalisation, batch_size: int) -> Iterator[Tensor]:
+    return (scale(images) for images, _ in data.batches(np.arange(len(data)), batch_size))

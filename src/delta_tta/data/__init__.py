@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ..normalisation import Normalisation, NormalisationWarning, normalisation_of
 from .cifar import cifar, cifar_c
 from .embedded import demo
 from .folders import folder, imagenet_c, imagenet_r
-from .normalisation import Normalisation, NormalisationWarning, normalisation_of
 from .sets import ArraySet, Corrupted, FileSet, ImageSet, in_memory
 from .video import video, ytbb_sub
 

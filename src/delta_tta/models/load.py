@@ -13,8 +13,8 @@ from typing import Any
 
 from torch import nn
 
-from ..data.normalisation import Normalisation, normalisation_of
 from ..errors import ModelError, nearest
+from ..normalisation import Normalisation, normalisation_of
 from .cifar import CifarResNet, CifarResNeXt
 from .weights import load_weights, numbers
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError
+from .errors import InputError
 
 
 class NormalisationWarning(UserWarning):

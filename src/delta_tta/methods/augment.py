@@ -1,0 +1,122 @@
+"""Random views of a batch, all of it in torch and all images at once; every image gets draws of its own.
+
+Works on images in 0 to 1. `views` are CoTTA's augmentations (Wang et al. 2022); `augmix` is AugMix (Hendrycks et al.
+2020) without its jitter, as MEMO uses it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+GREY = (0.299, 0.587, 0.114)
+NOISE = 0.005
+
+
+class Draw:
+    """Uniform numbers from one generator, shaped to multiply images."""
+
+    def __init__(self, generator: Generator, count: int, like: Tensor) -> None:
+        self.generator, self.count, self.like = generator, count, like
+
+    def uniform(self, low: float, high: float) -> Tensor:
+        """Return one number an image, (N, 1, 1, 1)."""
+        u = torch.rand(self.count, 1, 1, 1, generator=self.generator)
+        return (low + (high - low) * u).to(self.like)
+
+    def normal(self, scale: float) -> Tensor:
+        """Return noise of the images' shape."""
+        return scale * torch.randn(self.like.shape, generator=self.generator).to(self.like)
+
+    def order(self, count: int) -> list[int]:
+        """Return a random order of `count` things."""
+        return torch.randperm(count, generator=self.generator).tolist()
+
+
+def views(x: Tensor, generator: Generator) -> Tensor:
+    """Return one augmented copy of each image, (N, 3, H, W) in 0 to 1."""
+    draw = Draw(generator, len(x), x)
+    x = jitter(x.clamp(0, 1), draw)
+    x = affine(
+        x, draw.uniform(-15, 15), draw.uniform(-1 / 16, 1 / 16), draw.uniform(-1 / 16, 1 / 16), draw.uniform(0.9, 1.1)
+    )
+    x = blur(x, draw.uniform(0.001, 0.5))
+    flip = draw.uniform(0, 1) < 0.5
+    x = torch.where(flip, x.flip(3), x)
+    return (x + draw.normal(NOISE)).clamp(0, 1)
+
+
+def jitter(x: Tensor, draw: Draw) -> Tensor:
+    """Change brightness, contrast, saturation, hue and gamma, in a random order for the whole batch."""
+    steps = (
+        lambda y: y * draw.uniform(0.6, 1.4),
+        lambda y: mix(y, grey(y).mean(dim=(2, 3), keepdim=True), draw.uniform(0.7, 1.3)),
+        lambda y: mix(y, grey(y), draw.uniform(0.5, 1.5)),
+        lambda y: turn_hue(y, draw.uniform(-0.06, 0.06)),
+        lambda y: y.clamp(min=1e-8) ** draw.uniform(0.7, 1.3),
+    )
+    for step in draw.order(len(steps)):
+        x = steps[step](x).clamp(0, 1)
+    return x
+
+
+def mix(x: Tensor, other: Tensor, share: Tensor) -> Tensor:
+    """Return share · x + (1 − share) · other."""
+    return other + share * (x - other)
+
+
+def grey(x: Tensor) -> Tensor:
+    """Return the luminance, (N, 1, H, W)."""
+    return (x * x.new_tensor(GREY).view(3, 1, 1)).sum(1, keepdim=True)
+
+
+def turn_hue(x: Tensor, turn: Tensor) -> Tensor:
+    """Add `turn` (1 is a full circle) to the hue of HSV; saturation and value stay."""
+    value, low = x.amax(1, keepdim=True), x.amin(1, keepdim=True)
+    chroma = value - low
+    red, green, blue = x.split(1, dim=1)
+    safe = chroma.clamp(min=1e-12)
+    hue = torch.where(
+        value == red,
+        (green - blue) / safe,
+        torch.where(value == green, 2 + (blue - red) / safe, 4 + (red - green) / safe),
+    )  # in sixths of the circle
+    hue = hue + 6 * turn
+    offsets = x.new_tensor([5.0, 3.0, 1.0]).view(3, 1, 1)
+    k = (offsets + hue) % 6
+    return value - chroma * torch.minimum(k, 4 - k).clamp(0, 1)
+
+
+def affine(
+    x: Tensor,
+    degrees: Tensor,
+    right: Tensor,
+    down: Tensor,
+    scale: Tensor,
+    slant_right: Tensor | None = None,
+    slant_down: Tensor | None = None,
+) -> Tensor:
+    """Rotate about the centre, shift by shares of the side, scale and slant; beyond the edge the edge goes on."""
+    angle = degrees.flatten() * (math.pi / 180)
+    cos, sin = angle.cos() / scale.flatten(), angle.sin() / scale.flatten()
+    lean = [0.0 if slant is None else slant.flatten() for slant in (slant_right, slant_down)]
+    ratio = x.shape[2] / x.shape[3]
+    top = torch.stack([cos, (sin + lean[0]) * ratio, -2 * right.flatten()], 1)
+    bottom = torch.stack([(lean[1] - sin) / ratio, cos, -2 * down.flatten()], 1)
+    grid = F.affine_grid(torch.stack([top, bottom], 1), list(x.shape), align_corners=False)
+    return F.grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False)
+
+
+def blur(x: Tensor, sigma: Tensor) -> Tensor:
+    """Blur each image by a 5×5 Gaussian of its own width."""
+    count, channels, height, width = x.shape
+    line = torch.arange(-2, 3, device=x.device, dtype=x.dtype)
+    kernel = (-(line**2) / (2 * sigma.view(-1, 1) ** 2)).exp()
+    kernel = (kernel / kernel.sum(1, keepdim=True)).repeat_interleave(channels, 0)  # (N · 3, 5)
+    y = F.pad(x, (2, 2, 2, 2), mode="reflect").reshape(1, count * channels, height + 4, width + 4)
+    y = F.conv2d(y, kernel.view(-1, 1, 1, 5), groups=count * channels)
+    y = F.conv2d(y, kernel.view(-1, 1, 5, 1), groups=count * channels)
+    return y.reshape(x.shape)

@@ -1,0 +1,120 @@
+"""AugMix (Hendrycks et al. 2020) as MEMO uses it, batched: all images and all chains at once, in torch.
+
+A copy is m · x + (1 − m) · Σ_i w_i chain_i(x) with w ~ Dirichlet(1, 1, 1), m ~ Beta(1, 1), each chain one to three
+operations at random. Before, the image is mirrored with probability ½ and shifted by up to an eighth of its side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Generator, Tensor
+
+from .augment import Draw, affine
+
+CHAINS = 3
+DEPTH = 3
+BITS = 4
+"""Posterise keeps these: at MEMO's levels the rule 4 − ⌊0.4 · level⌋ never takes one away."""
+
+
+def augmix(x: Tensor, generator: Generator) -> Tensor:
+    """Return one AugMix copy of each image, (N, 3, H, W) in 0 to 1."""
+    draw = Draw(generator, len(x), x)
+    x = torch.where(draw.uniform(0, 1) < 0.5, x.flip(3), x)
+    x = _moved(x, draw, right=draw.uniform(-1 / 8, 1 / 8), down=draw.uniform(-1 / 8, 1 / 8))
+    exponential = -torch.rand(CHAINS, len(x), generator=generator).clamp(min=1e-12).log()
+    weights = (exponential / exponential.sum(0)).to(x).view(CHAINS, -1, 1, 1, 1)  # Dirichlet(1, 1, 1)
+    share = draw.uniform(0, 1)  # Beta(1, 1)
+    chains = x.repeat(CHAINS, 1, 1, 1)
+    depth = torch.randint(1, DEPTH + 1, (len(chains),), generator=generator)
+    for step in range(DEPTH):
+        choice = torch.randint(0, len(OPERATIONS), (len(chains),), generator=generator)
+        for number, operation in enumerate(OPERATIONS):
+            here = ((choice == number) & (depth > step)).nonzero().flatten().to(x.device)
+            if len(here):
+                chains[here] = operation(chains[here], Draw(generator, len(here), x))
+    mixed = (weights * chains.view(CHAINS, *x.shape)).sum(0)
+    return share * x + (1 - share) * mixed
+
+
+def autocontrast(x: Tensor, draw: Draw) -> Tensor:
+    """Stretch each channel to 0 to 1."""
+    low, high = x.amin((2, 3), keepdim=True), x.amax((2, 3), keepdim=True)
+    return torch.where(high > low, (x - low) / (high - low).clamp(min=1e-6), x)
+
+
+def equalise(x: Tensor, draw: Draw) -> Tensor:
+    """Flatten the histogram of each channel, over 256 levels, as Pillow does."""
+    count, channels, height, width = x.shape
+    levels = (x.clamp(0, 1) * 255).round().long().view(count * channels, -1)
+    histogram = torch.zeros(count * channels, 256, dtype=torch.long, device=x.device)
+    histogram.scatter_add_(1, levels, torch.ones_like(levels))
+    last = histogram.gather(1, levels.amax(1, keepdim=True))  # how often the brightest level comes
+    step = (height * width - last) // 255
+    below = histogram.cumsum(1) - histogram
+    table = torch.where(step > 0, (step // 2 + below) // step.clamp(min=1), torch.arange(256, device=x.device))
+    return table.clamp(max=255).gather(1, levels).view(x.shape).to(x.dtype) / 255
+
+
+def posterise(x: Tensor, draw: Draw) -> Tensor:
+    """Keep the upper bits."""
+    kept = 2 ** (8 - BITS)
+    posterised: Tensor = (x.clamp(0, 1) * 255 / kept).floor() * kept / 255
+    return posterised
+
+
+def solarise(x: Tensor, draw: Draw) -> Tensor:
+    """Invert what is brighter than a high threshold."""
+    threshold = 1 - 0.1 * draw.uniform(0.1, 1)
+    return torch.where(x >= threshold, 1 - x, x)
+
+
+def rotate(x: Tensor, draw: Draw) -> Tensor:
+    """Turn by up to 3 degrees."""
+    return _moved(x, draw, degrees=3 * _signed(draw))
+
+
+def shear_x(x: Tensor, draw: Draw) -> Tensor:
+    """Slant rows by up to 0.03."""
+    return _moved(x, draw, slant_right=0.03 * _signed(draw))
+
+
+def shear_y(x: Tensor, draw: Draw) -> Tensor:
+    """Slant columns by up to 0.03."""
+    return _moved(x, draw, slant_down=0.03 * _signed(draw))
+
+
+def translate_x(x: Tensor, draw: Draw) -> Tensor:
+    """Shift sideways by up to a thirtieth."""
+    return _moved(x, draw, right=_signed(draw) / 30)
+
+
+def translate_y(x: Tensor, draw: Draw) -> Tensor:
+    """Shift up or down by up to a thirtieth."""
+    return _moved(x, draw, down=_signed(draw) / 30)
+
+
+def _signed(draw: Draw) -> Tensor:
+    """Return a level between 0.1 and 1 with a random sign."""
+    return draw.uniform(0.1, 1) * torch.where(draw.uniform(0, 1) < 0.5, -1.0, 1.0).to(draw.like)
+
+
+def _moved(x: Tensor, draw: Draw, **moves: Tensor) -> Tensor:
+    nothing = x.new_zeros(len(x), 1, 1, 1)
+    still = {"degrees": nothing, "right": nothing, "down": nothing, "scale": nothing + 1}
+    return affine(x, **{**still, **moves})
+
+
+OPERATIONS: tuple[Callable[[Tensor, Draw], Tensor], ...] = (
+    autocontrast,
+    equalise,
+    posterise,
+    rotate,
+    solarise,
+    shear_x,
+    shear_y,
+    translate_x,
+    translate_y,
+)

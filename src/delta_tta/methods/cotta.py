@@ -1,0 +1,131 @@
+"""CoTTA (Wang et al. 2022): a student learns from a slow teacher that averages over augmented views.
+
+Student, teacher and source are three sets of parameters of one model; there is no second copy of the modules. The views
+are made only where the source is unsure of the batch. Resetting never between shifts is the paper's CoTTA*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Generator, Tensor
+
+from ..learner import Learner, Update
+from ..norms.layers import BatchStatistics
+from ..prediction import Prediction
+from ..recipe import Recipe
+from ..settings import Settings
+from ..signals import Outcome
+from ..subject import Subject
+from ..words import State, word
+from .augment import views
+from .pixels import Pixels
+
+TEACHER = 0.999
+"""Share of the teacher that stays at each step."""
+GATES = ((10, 0.92), (100, 0.72))
+"""The source's mean confidence below which views are made: for at most 10 and at most 100 classes; beyond, 0.1."""
+
+
+@word("cotta", "whole", "learn from a slow teacher over augmented views (CoTTA, Wang et al. 2022)", alone=True)
+class Cotta(Learner):
+    """Trains all parameters; normalises with each batch's own statistics; answers with the teacher's logits."""
+
+    layers = BatchStatistics
+
+    def __init__(self, subject: Subject, recipe: Recipe, settings: Settings) -> None:
+        super().__init__(subject, recipe, settings)
+        self._pixels = Pixels(subject.model, settings)
+
+    def predict(self, x: Tensor) -> Tensor:
+        """Answer as `observe` does."""
+        with torch.no_grad():
+            return self._target(x)
+
+    def observe(self, x: Tensor, later: bool = False) -> tuple[Tensor, Update]:
+        """Answer with the teacher; the student learns after."""
+        with torch.no_grad():
+            target = self._target(x)
+        return target.clone() if later else target, lambda: self._teach(x, target)
+
+    def _target(self, x: Tensor) -> Tensor:
+        with self._wearing(self.subject.source):
+            anchor = Prediction(self._logits(x))
+        confidence = float(anchor.p.amax(1).mean())
+        teacher = self._teacher()
+        if confidence >= self._gate(anchor.classes):
+            with self._wearing(teacher):
+                return self._logits(x)
+        generator, clean = self._generator(0), self._pixels.of(x)
+        with self._wearing(teacher):
+            # View by view, not all at once: batch statistics are those of one view of the batch.
+            total = self._logits(self._pixels.back(views(clean, generator)))
+            for _ in range(1, self.settings.views):
+                total = total + self._logits(self._pixels.back(views(clean, generator)))
+        return total / self.settings.views
+
+    def _teach(self, x: Tensor, target: Tensor) -> Outcome:
+        with torch.enable_grad():
+            student = Prediction(self._logits(x))
+            teacher = Prediction(target)
+            loss = -(teacher.p * student.log_p).sum(1).mean()
+            if self.settings.symmetric:
+                loss = (loss - (student.log_p.exp() * teacher.log_p.detach()).sum(1).mean()) / 2
+        gradients = self._gradients(loss)
+        wrong = self._not_finite({"prediction": [student.p, teacher.p], "loss": [loss.detach()], "gradient": gradients})
+        if wrong is None:
+            self._commit(student, gradients, self.objective_memory, None)
+            self._follow_and_restore()
+        return Outcome(loss=float(loss.detach()), entropy=float(teacher.entropy.mean()), used=1.0, skipped=wrong)
+
+    @torch.no_grad()
+    def _follow_and_restore(self) -> None:
+        """Move the teacher to the student; then let random elements of the student fall back to the source."""
+        before = self._teacher()
+        memory: State = {}
+        generator, source = self._generator(1), self.subject.source
+        for name, p in self.subject.parameters.items():
+            memory[f"teacher.{name}"] = torch.lerp(p, before[name].to(p), TEACHER)
+            back = torch.rand(p.shape, generator=generator).to(p.device) < self.settings.restore
+            p[back] = source[name].to(p)[back]
+        memory["step"] = torch.tensor(float(self._step() + 1))
+        self.objective_memory = memory
+
+    def _teacher(self) -> Mapping[str, Tensor]:
+        names = self.subject.parameters
+        memory = self.objective_memory
+        return {name: memory[f"teacher.{name}"] for name in names} if memory else self.subject.source
+
+    def _step(self) -> int:
+        return int(self.objective_memory["step"]) if self.objective_memory else 0
+
+    def _generator(self, use: int) -> Generator:
+        """Return the random numbers of this step: a saved state goes on with the same."""
+        return torch.Generator().manual_seed((self.settings.seed << 32) + 2 * self._step() + use)
+
+    def _gate(self, classes: int) -> float:
+        if self.settings.gate is not None:
+            return self.settings.gate
+        return next((gate for most, gate in GATES if classes <= most), 0.1)
+
+    def bake(self) -> None:
+        """A plain model answers as the teacher does."""
+        teacher = self._teacher()
+        with torch.no_grad():
+            for name, p in self.subject.parameters.items():
+                p.copy_(teacher[name])
+
+    @contextmanager
+    def _wearing(self, values: Mapping[str, Tensor]) -> Iterator[None]:
+        """Let the model run with other parameters; nothing is copied."""
+        parameters = self.subject.parameters
+        own = {name: p.data for name, p in parameters.items()}
+        try:
+            for name, p in parameters.items():
+                p.data = values[name].to(p)
+            yield
+        finally:
+            for name, p in parameters.items():
+                p.data = own[name]

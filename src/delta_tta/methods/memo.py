@@ -1,0 +1,95 @@
+"""MEMO (Zhang et al. 2022): each image by itself; make its augmented copies agree, answer, forget.
+
+Per image: from the source weights, one step of plain SGD on all parameters along the entropy of the mean prediction
+over AugMix copies; then the image itself is predicted. The copies run as one batch.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+from ..learner import Learner, Update
+from ..norms.layers import BatchStatistics
+from ..norms.statistics import at_least_float32
+from ..norms.tbr import eval_norm
+from ..prediction import Prediction
+from ..recipe import Recipe
+from ..settings import Settings
+from ..signals import Outcome
+from ..subject import Subject
+from ..words import word
+from .augmix import augmix
+from .pixels import Pixels
+
+SOURCE_SHARE = 16 / 17
+"""Of the source's statistics; the rest is the batch's, whatever its size."""
+
+
+class SourceAndBatch(BatchStatistics):
+    """16/17 source statistics, 1/17 of the batch's."""
+
+    def frozen(self, x: Tensor) -> Tensor:
+        """Normalise with the mixture."""
+        s = self.source
+        if s.running_mean is None or s.running_var is None:
+            return super().frozen(x)
+        seen = at_least_float32(x.detach())  # constants for the gradient, as in MEMO's own program
+        var, mean = torch.var_mean(seen, [d for d in range(x.dim()) if d != 1], correction=0)
+        mean = torch.lerp(mean, s.running_mean.to(mean.dtype), SOURCE_SHARE)
+        var = torch.lerp(var, s.running_var.to(var.dtype), SOURCE_SHARE)
+        return eval_norm(x, *self._affine, mean, (var + s.eps).sqrt())
+
+
+@word("memo", "whole", "per image, one step towards agreement of its copies (MEMO, Zhang et al. 2022)", alone=True)
+class Memo(Learner):
+    """Learns nothing that lasts."""
+
+    layers = SourceAndBatch
+
+    def __init__(self, subject: Subject, recipe: Recipe, settings: Settings) -> None:
+        super().__init__(subject, recipe, settings)
+        self._pixels = Pixels(subject.model, settings)
+
+    def predict(self, x: Tensor) -> Tensor:
+        """Answer as always: nothing lasts."""
+        return self.observe(x)[0]
+
+    def observe(self, x: Tensor, later: bool = False) -> tuple[Tensor, Update]:
+        """Answer image by image."""
+        clean = self._pixels.of(x)
+        answers, losses = zip(*(self._one(x[i : i + 1], clean[i : i + 1]) for i in range(len(x))), strict=True)
+        logits = torch.cat(answers)
+
+        def update() -> Outcome:
+            prediction = Prediction(logits)
+            self.classes = prediction.classes
+            return Outcome(loss=sum(losses) / len(losses), entropy=float(prediction.entropy.mean()), used=1.0)
+
+        return logits, update
+
+    def _one(self, x: Tensor, clean: Tensor) -> tuple[Tensor, float]:
+        """Return the answer to one image and the entropy of its mean prediction before the step."""
+        generator = Generator().manual_seed(self.settings.seed)
+        copies = self._pixels.back(augmix(clean.expand(self.settings.views, -1, -1, -1), generator))
+        with torch.enable_grad():
+            loss = marginal_entropy(Prediction(self._logits(copies)).log_p)
+        gradients = self._gradients(loss)
+        parameters = list(self.subject.parameters.values())
+        own = [p.data for p in parameters]
+        try:
+            if self._not_finite({"gradient": gradients}) is None:
+                for p, gradient in zip(parameters, gradients, strict=True):
+                    if gradient is not None:
+                        p.data = p.data - self.settings.lr * gradient
+            with torch.no_grad():
+                return self._logits(x).detach(), float(loss.detach())
+        finally:
+            for p, value in zip(parameters, own, strict=True):
+                p.data = value
+
+
+def marginal_entropy(log_p: Tensor) -> Tensor:
+    """Return the entropy of the mean of the predictions whose logarithms are given, (N, K)."""
+    mean = log_p.logsumexp(0) - torch.log(torch.tensor(float(len(log_p))))
+    return -(mean.exp() * mean).sum()

@@ -1,0 +1,41 @@
+"""From what the model takes to images in 0 to 1, and back: augmentations need pixels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, SettingError
+from ..normalisation import Normalisation, normalisation_of
+from ..settings import Settings
+
+
+class Pixels:
+    """Undoes the input normalisation of a model: that of the settings `mean` and `std`, else the model's own."""
+
+    def __init__(self, model: nn.Module, settings: Settings) -> None:
+        try:
+            self.scale: Normalisation = normalisation_of(model, settings.mean, settings.std)
+        except InputError as error:
+            raise SettingError(
+                f"The method augments images, for which it must undo their normalisation. {error}"
+            ) from None
+
+    def of(self, x: Tensor) -> Tensor:
+        """Return inputs of the model, (B, 3, H, W), as images in 0 to 1, in float32 or better."""
+        if x.dim() != 4 or x.shape[1] != 3:
+            raise InputError(f"Expected RGB images, (B, 3, H, W), to augment, but got {tuple(x.shape)}.")
+        mean, std = self._like(x)
+        return x * std + mean
+
+    def back(self, pixels: Tensor) -> Tensor:
+        """Return images in 0 to 1 as the model takes them."""
+        mean, std = self._like(pixels)
+        return (pixels - mean) / std
+
+    def _like(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        mean, std = (
+            torch.tensor(values, device=x.device, dtype=x.dtype).view(3, 1, 1)
+            for values in (self.scale.mean, self.scale.std)
+        )
+        return mean, std

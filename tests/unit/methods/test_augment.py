@@ -1,0 +1,104 @@
+"""Augmentations: batched, each image with draws of its own, in range, and right against plain ones."""
+
+import colorsys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageOps
+
+from delta_tta.methods import augmix
+from delta_tta.methods.augment import Draw, affine, blur, jitter, turn_hue, views
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def pictures(count=4, side=16, seed=0):
+    return torch.rand(count, 3, side, side, generator=generator(seed))
+
+
+@pytest.mark.parametrize("make", [views, augmix.augmix])
+def test_copies_are_images_and_differ_from_each_other(make):
+    one = pictures(1).expand(8, -1, -1, -1)
+    made = make(one, generator())
+    assert made.shape == one.shape
+    assert made.min() >= 0
+    assert made.max() <= 1
+    assert len({tuple(image.flatten()[:50].tolist()) for image in made}) == 8
+    assert torch.equal(made, make(one, generator()))
+    assert not torch.equal(made, make(one, generator(1)))
+
+
+@given(st.integers(0, 500))
+def test_augmix_stays_in_range_and_near_its_image(seed):
+    x = pictures(3, 8, seed)
+    made = augmix.augmix(x, generator(seed))
+    assert made.isfinite().all()
+    assert made.min() >= -1e-6
+    assert made.max() <= 1 + 1e-6
+
+
+def test_hue_turns_as_in_hsv():
+    x = pictures(1, 4)
+    turned = turn_hue(x, torch.full((1, 1, 1, 1), 0.05))
+    for i in range(4):
+        for j in range(4):
+            h, s, v = colorsys.rgb_to_hsv(*x[0, :, i, j].tolist())
+            wanted = colorsys.hsv_to_rgb((h + 0.05) % 1, s, v)
+            assert turned[0, :, i, j].tolist() == pytest.approx(wanted, abs=1e-5)
+
+
+def test_no_change_is_no_change():
+    x, nothing = pictures(2), torch.zeros(2, 1, 1, 1)
+    assert torch.allclose(affine(x, nothing, nothing, nothing, nothing + 1), x, atol=1e-5)
+    assert torch.allclose(blur(x, nothing + 0.001), x)
+    assert torch.allclose(turn_hue(x, nothing), x, atol=1e-6)
+
+
+def test_a_quarter_turn_and_a_shift_are_what_they_say():
+    x = torch.zeros(1, 3, 8, 8)
+    x[:, :, 1, 2] = 1
+    turn, nothing = torch.full((1, 1, 1, 1), 90.0), torch.zeros(1, 1, 1, 1)
+    turned = affine(x, turn, nothing, nothing, nothing + 1)
+    assert torch.allclose(turned, torch.rot90(x, 1, (2, 3)), atol=1e-4) or torch.allclose(
+        turned, torch.rot90(x, -1, (2, 3)), atol=1e-4
+    )
+    moved = affine(x, nothing, nothing + 1 / 8, nothing + 2 / 8, nothing + 1)
+    assert float(moved[0, 0, 3, 3]) == pytest.approx(1, abs=1e-4)
+
+
+def test_each_image_is_jittered_by_draws_of_its_own():
+    same = pictures(1).expand(5, -1, -1, -1)
+    made = jitter(same, Draw(generator(), 5, same))
+    assert not torch.allclose(made[0], made[1])
+
+
+@pytest.mark.parametrize(
+    ("ours", "pillow"),
+    [
+        (augmix.autocontrast, ImageOps.autocontrast),
+        (augmix.equalise, ImageOps.equalize),
+        (augmix.posterise, lambda image: ImageOps.posterize(image, 4)),
+    ],
+)
+def test_operations_are_pillows(ours, pillow):
+    levels = (pictures(3, 16, seed=2) * 0.6 * 255 + 20).round()
+    made = ours(levels / 255, Draw(generator(), 3, levels))
+    for image, mine in zip(levels, made, strict=True):
+        theirs = np.asarray(pillow(Image.fromarray(image.permute(1, 2, 0).numpy().astype(np.uint8))))
+        assert np.abs(mine.permute(1, 2, 0).numpy() * 255 - theirs).max() <= 1.01
+
+
+def test_equalise_leaves_a_flat_image_alone():
+    flat = torch.full((1, 3, 8, 8), 100 / 255)
+    assert torch.allclose(augmix.equalise(flat, Draw(generator(), 1, flat)), flat)
+
+
+def test_solarise_inverts_only_what_is_bright():
+    x = torch.tensor([0.2, 0.5, 0.85, 0.995]).view(1, 1, 2, 2).expand(1, 3, 2, 2)
+    made = augmix.solarise(x, Draw(generator(), 1, x))[0, 0].flatten().tolist()
+    assert made == pytest.approx([0.2, 0.5, 0.85, 0.005], abs=1e-6)

@@ -1,0 +1,150 @@
+"""CoTTA: teacher, gate, restore. MEMO: one step per image, then forget. TTA: a mean."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import delta_tta
+from delta_tta import SettingError
+from delta_tta.methods import augmix, cotta
+from delta_tta.methods.augment import views
+from delta_tta.methods.memo import marginal_entropy
+from nets import batches, conv_net
+
+SCALE = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "views": 4}
+
+
+def values(model):
+    return {name.replace("source.", ""): p.detach().clone() for name, p in model.named_parameters()}
+
+
+def test_the_teacher_follows_the_student_slowly():
+    net = conv_net().double()
+    source = values(net)
+    adapter = delta_tta.adapt(net, "cotta", optimizer="sgd", lr=0.1, restore=0.0, gate=0.0, **SCALE)
+    teacher = copy.deepcopy(source)
+    for x in batches(3, dtype=torch.float64):
+        adapter(x)
+        student = values(net)
+        teacher = {name: 0.999 * teacher[name] + 0.001 * student[name] for name in teacher}
+    memory = adapter._learner.objective_memory
+    for name, wanted in teacher.items():
+        assert torch.allclose(memory[f"teacher.{name}"], wanted, atol=1e-12)
+        assert not torch.equal(values(net)[name], source[name])
+
+
+def test_the_loss_is_the_cross_entropy_of_teacher_and_student():
+    x = batches(1)[0]
+    for symmetric in (False, True):
+        adapter = delta_tta.adapt(conv_net(), "cotta", gate=0.0, symmetric=symmetric, **SCALE)
+        p = adapter(x).softmax(1)  # at first teacher and student are one
+        entropy = float(-(p * p.log()).sum(1).mean())
+        assert adapter.signals.loss == pytest.approx(entropy, rel=1e-5)
+
+
+@pytest.mark.parametrize(("gate", "passes"), [(0.0, 1), (1.0, 4)])
+def test_views_are_made_only_where_the_source_is_unsure(gate, passes):
+    net = conv_net()
+    calls = []
+    net.register_forward_hook(lambda *_: calls.append(1))
+    adapter = delta_tta.adapt(net, "cotta", gate=gate, **SCALE)
+    adapter(batches(1)[0])
+    assert len(calls) == 1 + passes + 1  # the source, the teacher, the student
+
+
+def test_the_gate_depends_on_the_number_of_classes():
+    learner = delta_tta.adapt(conv_net(), "cotta", **SCALE)._learner
+    assert [learner._gate(classes) for classes in (2, 10, 11, 100, 1000)] == [0.92, 0.92, 0.72, 0.72, 0.1]
+
+
+def test_the_share_of_weights_that_fall_back_is_the_restore_rate():
+    net = nn.Sequential(nn.Flatten(), nn.Linear(192, 500), nn.BatchNorm1d(500), nn.ReLU(), nn.Linear(500, 5))
+    source = values(net)
+    adapter = delta_tta.adapt(net, "cotta", optimizer="adam", lr=0.01, restore=0.3, gate=0.0, **SCALE)
+    adapter(batches(1)[0])
+    back = torch.cat([(p == source[name]).flatten() for name, p in values(net).items() if p.dim() == 2])
+    assert float(back.double().mean()) == pytest.approx(0.3, abs=0.01)
+
+
+def test_there_is_no_second_copy_of_the_modules():
+    net = conv_net()
+    adapter = delta_tta.adapt(net, "cotta", **SCALE)
+    adapter(batches(1)[0])
+    assert sum(isinstance(m, nn.Conv2d) for m in adapter.modules()) == 2
+    assert isinstance(adapter._learner, cotta.Cotta)
+
+
+def test_memo_steps_along_the_marginal_entropy_and_forgets():
+    net = conv_net()
+    source = values(net)
+    x = batches(1, size=3)[0]
+    adapter = delta_tta.adapt(net, "memo", lr=0.02, **SCALE)
+    logits = adapter(x)
+    assert all(torch.equal(p, source[name]) for name, p in values(net).items())
+    # image by image, plainly: statistics 16/17 source and 1/17 batch, one step of SGD on all parameters
+    for i in range(3):
+        twin = copy.deepcopy(conv_net()).eval()
+        copies = (
+            augmix.augmix((x[i : i + 1] * 0.5 + 0.5).expand(4, -1, -1, -1), torch.Generator().manual_seed(0)) - 0.5
+        ) / 0.5
+        log_p = plain_forward(twin, copies).log_softmax(1)
+        mean = log_p.exp().mean(0)
+        loss = -(mean * mean.log()).sum()
+        gradients = torch.autograd.grad(loss, list(twin.parameters()))
+        with torch.no_grad():
+            for p, g in zip(twin.parameters(), gradients, strict=True):
+                p -= 0.02 * g
+            assert torch.allclose(plain_forward(twin, x[i : i + 1])[0], logits[i], atol=1e-4)
+            after = plain_forward(twin, copies).log_softmax(1)
+            assert float(marginal_entropy(after)) < float(loss.detach())
+        assert float(marginal_entropy(log_p).detach()) == pytest.approx(float(loss.detach()), rel=1e-5)
+
+
+def plain_forward(net, x):
+    for layer in net:
+        if isinstance(layer, nn.BatchNorm2d):
+            var, mean = torch.var_mean(x.detach(), (0, 2, 3), correction=0)
+            mean, var = (16 * layer.running_mean + mean) / 17, (16 * layer.running_var + var) / 17
+            x = (x - mean.view(-1, 1, 1)) / (var + layer.eps).sqrt().view(-1, 1, 1)
+            x = x * layer.weight.view(-1, 1, 1) + layer.bias.view(-1, 1, 1)
+        else:
+            x = layer(x.clone())
+    return x
+
+
+def test_memo_answers_an_image_the_same_whatever_its_batch():
+    x = batches(1, size=6)[0]
+    adapter = delta_tta.adapt(conv_net(), "memo", lr=0.02, **SCALE)
+    whole = adapter(x)
+    assert torch.allclose(torch.cat([adapter(one) for one in x.split(1)]), whole, atol=1e-6)
+
+
+def test_tta_is_the_mean_over_the_image_and_its_views():
+    net, x = conv_net().eval(), batches(1)[0]
+    generator = torch.Generator().manual_seed(7)
+    pixels = x * 0.5 + 0.5
+    with torch.no_grad():
+        wanted = net(x)
+        for _ in range(4):
+            wanted = wanted + net((views(pixels, generator) - 0.5) / 0.5)
+    adapter = delta_tta.adapt(conv_net(), "tta", seed=7, **SCALE)
+    assert torch.allclose(adapter(x), wanted / 5, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["cotta", "memo", "tta"])
+def test_methods_that_augment_must_know_the_normalisation(method):
+    with pytest.raises(SettingError, match="undo their normalisation"):
+        delta_tta.adapt(conv_net(), method)
+    net = conv_net()
+    net.pretrained_cfg = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
+    assert delta_tta.adapt(net, method, views=2)(batches(1)[0]).isfinite().all()
+
+
+def test_whole_methods_have_settings_of_their_own():
+    cifar = delta_tta.adapt(conv_net(), "memo", "cifar100-c", **SCALE).settings
+    assert (cifar.lr, cifar.views) == (5e-3, 4)
+    usual = delta_tta.adapt(conv_net(), "cotta", "imagenet-c", **SCALE).settings
+    assert (usual.lr, usual.optimizer, usual.symmetric, usual.restore) == (1e-2, "sgd", True, 0.001)
+    assert delta_tta.adapt(conv_net(), "cotta", "cifar10-c", lr=0.5, **SCALE).settings.lr == 0.5
