@@ -54,8 +54,9 @@ def demo(
     with spoken_errors():
         streams = [StreamSpec(s.scenario, s.rho, s.pi, seed) for s in bench.SCENARIOS]
         named = models.load("resnet20-cifar10")
-        images = _corrupted(data.demo(), corruption, severity)
-        _show(named, images, DEMO_METHODS, streams, batch_size, "cifar10-c", picture, as_json, None)
+        clean = data.demo()
+        images = _corrupted(clean, corruption, severity)
+        _show(named, images, clean, DEMO_METHODS, streams, batch_size, "cifar10-c", picture, as_json, None)
 
 
 def compare(
@@ -75,12 +76,16 @@ def compare(
     markdown: Annotated[Path | None, typer.Option(help="Write the table as Markdown, too.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare methods on one model and one data set, corrupted on the fly, over test scenarios."""
+    """Compare methods on one model and one data set, corrupted on the fly, over test scenarios.
+
+    EATA, which needs images of the training distribution, gets the clean ones.
+    """
     with spoken_errors():
         named = models.load(model, weights)
-        images = _corrupted(clean_images(clean), corruption, severity)
+        originals = clean_images(clean)
+        images = _corrupted(originals, corruption, severity)
         streams = scenarios(scenario, seed) or [StreamSpec(s.scenario, s.rho, s.pi, seed) for s in bench.SCENARIOS]
-        _show(named, images, methods, streams, batch_size, preset, picture, as_json, markdown)
+        _show(named, images, originals, methods, streams, batch_size, preset, picture, as_json, markdown)
 
 
 def _corrupted(clean: data.ImageSet, corruption: str, severity: int) -> data.ImageSet:
@@ -90,6 +95,7 @@ def _corrupted(clean: data.ImageSet, corruption: str, severity: int) -> data.Ima
 def _show(
     named: models.NamedModel,
     images: data.ImageSet,
+    clean: data.ImageSet,
     methods: Sequence[str],
     streams: Sequence[StreamSpec],
     batch_size: int,
@@ -107,7 +113,7 @@ def _show(
     results = []
     total = bench.samples(images, streams) * len(methods)
     with live(aside, total) as watch:
-        for result in bench.compare(named, images, methods, streams, batch_size, preset, watch):
+        for result in bench.compare(named, images, methods, streams, batch_size, preset, watch, clean):
             results.append(result)
             if not aside.is_terminal:
                 share = 100 * result.class_mean_accuracy
