@@ -40,7 +40,9 @@ def test_compare_prints_a_table_and_writes_markdown(tmp_path):
     )  # fmt: skip
     assert "DS+CB (ρ=0.5)" in shown.stdout
     assert "fog 3 (cifar constants)" in shown.stdout
-    assert "bn on DS+CB (ρ=0.5), seed 2020" in shown.stderr  # progress, where there is no terminal
+    assert (
+        "fog 3 (cifar constants): bn on DS+CB (ρ=0.5), seed 2020" in shown.stderr
+    )  # progress, where there is no terminal
     assert (tmp_path / "table.md").read_text().startswith("| | DS+CB (ρ=0.5) |")
 
 

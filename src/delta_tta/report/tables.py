@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
 
 from ..bench import Result
 
@@ -13,6 +15,21 @@ def layout(results: Sequence[Result]) -> tuple[list[str], list[str], Cells]:
     """Return (methods, streams, result by method and stream), in the order they came."""
     cells = {(result.method, result.stream): result for result in results}
     return list(dict.fromkeys(m for m, _ in cells)), list(dict.fromkeys(s for _, s in cells)), cells
+
+
+def mean_over_data(results: Sequence[Result]) -> list[Result]:
+    """Return one result a method and stream, its accuracies the means over the data sets it was run on."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.method, result.stream), []).append(result)
+    return [
+        replace(
+            group[0],
+            class_mean_accuracy=fmean(result.class_mean_accuracy for result in group),
+            accuracy=fmean(result.accuracy for result in group),
+        )
+        for group in groups.values()
+    ]
 
 
 def change(cells: Cells, method: str, stream: str) -> float | None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from delta_tta.bench import Result
 from delta_tta.report import accuracy_over_stream, markdown
 from delta_tta.report.figures import trailing_mean
-from delta_tta.report.tables import arrow
+from delta_tta.report.tables import arrow, mean_over_data
 from delta_tta.report.terminal import accuracy_table
 
 DRAW = np.random.default_rng(0)
@@ -42,6 +42,12 @@ def test_markdown_shows_the_change_against_source_and_the_best_in_bold(results):
         "| tent+delta | 50.0 ▲20.0 | **55.0** ▲25.0 |",
     ]
     assert "▲" not in markdown(results[2:])  # without Source there is nothing to compare with
+
+
+def test_several_data_sets_are_shown_by_their_mean(results):
+    other = [dataclasses.replace(r, class_mean_accuracy=r.class_mean_accuracy + 0.1) for r in results]
+    mean = mean_over_data([*results, *other])
+    assert [r.class_mean_accuracy for r in mean] == pytest.approx([r.class_mean_accuracy + 0.05 for r in results])
 
 
 def test_arrows_point_up_down_or_nowhere():
