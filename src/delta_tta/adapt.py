@@ -50,7 +50,7 @@ def adapt(
     if isinstance(model, Adapter):
         raise ModelError("The model is an adapter already; call unload() on it first.")
     recipe = parse(method)
-    chosen = make_settings(preset, settings, recipe.whole)
+    chosen = make_settings(preset, settings, recipe.whole or recipe.objective)
     if chosen.prior > 0 and str(recipe) != "bn":
         raise SettingError(f"Setting `prior` belongs to method 'bn', but the method is '{recipe}'.")
     return Adapter(model, recipe, chosen, source)

@@ -46,7 +46,11 @@ class Adapter(nn.Module):
             try:
                 kind = Learner if recipe.whole is None else WORDS[recipe.whole].build
                 self._learner: Learner = kind(subject, recipe, settings)
-                self._learner.look_at(source)
+                try:
+                    self._learner.look_at(source)
+                except BaseException:
+                    self._learner.close()
+                    raise
             except BaseException:
                 subject.unload(keep=False)
                 raise
@@ -143,7 +147,8 @@ class Adapter(nn.Module):
     def state_dict(self, *, prefix: str = "", **as_part: Any) -> dict[str, Any]:  # type: ignore[override]
         """Return what adaptation changed, and only that; loads with torch.load(weights_only=True).
 
-        That is kilobytes; with update="slow" or "window" it includes the samples kept for the next update.
+        That is kilobytes, but for CoTTA, which changes all weights; with update="slow" or "window" it includes the
+        samples kept for the next update.
         """
         with self._turn():
             self._worker.wait()
@@ -195,9 +200,9 @@ class Adapter(nn.Module):
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """One caller at a time, in normal mode even where the caller is in inference mode."""
-        if self._unloaded:
-            raise StateError("This adapter was unloaded; call adapt() again.")
         with self._worker.lock, torch.inference_mode(False):
+            if self._unloaded:  # perhaps while this caller waited for its turn
+                raise StateError("This adapter was unloaded; call adapt() again.")
             yield
 
     def _restore_source(self) -> None:

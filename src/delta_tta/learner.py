@@ -78,12 +78,7 @@ class Learner:
             return self.predict(x), lambda: self.observe(x)[1]()
         self.subject.discard()
         with self._phase("observing"), torch.set_grad_enabled(self.objective is not None):
-            logits = self._logits(x)
-            if self.objective is not None and not logits.requires_grad:
-                raise ModelError(
-                    "The model's logits carry no gradient: its forward detaches them or runs under torch.no_grad(), or "
-                    "requires_grad was switched off after adapt(). Undo that, or use a method without a loss."
-                )
+            logits = self._logits(x) if self.objective is None else self._learnable(x)
         with torch.no_grad():
             answer = self._answer(x, logits.detach())
         return answer.clone() if later else answer, lambda: self._learn(logits)
@@ -174,7 +169,7 @@ class Learner:
         count = 0
         for x in batches:
             with self._phase("observing"), torch.enable_grad():
-                prediction = Prediction(self._logits(x))
+                prediction = Prediction(self._learnable(x))
             try:
                 labels = prediction.label.unsqueeze(1)
                 gradients = self._gradients(-prediction.log_p.gather(1, labels).mean())
@@ -186,6 +181,8 @@ class Learner:
             count += 1
         if not count:
             raise InputError("Expected at least one batch of source images, but there was none.")
+        if not _finite(list(total.values())):
+            raise InputError("The gradients on the source images are not finite; look for NaN in the images.")
         return {name: value / count for name, value in total.items()}
 
     @staticmethod
@@ -231,6 +228,16 @@ class Learner:
             raise
         finally:
             self.subject.phase.now = "frozen"
+
+    def _learnable(self, x: Tensor) -> Tensor:
+        """Return logits that carry a gradient."""
+        logits = self._logits(x)
+        if not logits.requires_grad:
+            raise ModelError(
+                "The model's logits carry no gradient: its forward detaches them or runs under torch.no_grad(), or "
+                "requires_grad was switched off after adapt(). Undo that, or use a method without a loss."
+            )
+        return logits
 
     def _logits(self, x: Tensor) -> Tensor:
         try:

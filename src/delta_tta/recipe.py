@@ -75,10 +75,9 @@ def parse(method: str) -> Recipe:
         return Recipe("bn", whole=first)
     if room == "answer":
         if parts:
-            raise MethodError(
-                f"{method!r} makes no sense: {first!r} by itself takes the model as it is. To correct the answers of "
-                f"an adapted model write {'+'.join(['tent', *parts, first])!r}."
-            )
+            instead = "+".join(["tent", *(part for part in parts if part != first), first])
+            hint = f"To correct the answers of an adapted model write {instead!r}." if WORDS[first].part else ""
+            raise MethodError(f"{method!r} makes no sense: {first!r} takes the model as it is, without parts. {hint}")
         return Recipe("source", answer=first)
 
     def chosen(room: str) -> list[str]:

@@ -97,7 +97,7 @@ class KlDivergence(Reweighting):
     def penalty(self, prediction: Prediction) -> Tensor:
         """KL(q ‖ 1/K) = Σ q log q + ln K."""
         q = prediction.log_p.exp().mean(0)
-        divergence = torch.xlogy(q, q).sum() + math.log(prediction.classes)
+        divergence = (q * q.clamp(min=torch.finfo(q.dtype).tiny).log()).sum() + math.log(prediction.classes)
         return self.settings.kl_weight * divergence
 
 

@@ -131,17 +131,19 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """The settings of the paper's appendix, by data set; CIFAR10-C, which it does not use, as CIFAR100-C."""
 
 
-WHOLE: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = MappingProxyType(
+OF_METHOD: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = MappingProxyType(
     {
+        "eta": ({"reduction": "selected"}, {"reduction": "selected"}),
+        "eata": ({"reduction": "selected"}, {"reduction": "selected"}),
         "cotta": ({"lr": 1e-3, "optimizer": "adam"}, {"lr": 1e-2, "optimizer": "sgd"}),
         "memo": ({"lr": 5e-3, "views": 32}, {"lr": 2.5e-4, "views": 64}),
     }
 )
-"""Where a whole method has settings of its own: with a CIFAR preset, and otherwise."""
+"""Where an objective or a whole method has settings of its own: with a CIFAR preset, and otherwise."""
 
 
-def make_settings(preset: str | None, given: Mapping[str, Any], whole: str | None = None) -> Settings:
-    """Lay the given settings over the whole method's, those over the preset's, and all over the defaults."""
+def make_settings(preset: str | None, given: Mapping[str, Any], method: str | None = None) -> Settings:
+    """Lay the given settings over the method's own, those over the preset's, and all over the defaults."""
     known = [field.name for field in dataclasses.fields(Settings)]
     for name in given:
         if name not in known:
@@ -149,7 +151,7 @@ def make_settings(preset: str | None, given: Mapping[str, Any], whole: str | Non
     if preset is not None and preset not in PRESETS:
         raise SettingError(f"Unknown preset {preset!r}.{nearest(str(preset), PRESETS)}")
     base = PRESETS[preset] if preset is not None else {}
-    own = WHOLE[whole][0 if base is _CIFAR else 1] if whole is not None and whole in WHOLE else {}
+    own = OF_METHOD.get(method or "", ({}, {}))[0 if base is _CIFAR else 1]
     return Settings(**{**base, **own, **given})
 
 

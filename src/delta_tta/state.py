@@ -13,6 +13,7 @@ from .errors import StateError
 from .learner import Learner
 from .norms.layers import MovingAverage
 from .norms.statistics import follow
+from .objectives import Eata
 from .recipe import Recipe
 from .schedules import Every
 from .settings import Settings
@@ -37,6 +38,7 @@ def capture(learner: Learner, schedule: Every) -> dict[str, Any]:
         "optimizer": {name: _copied(optimizer[p]) for name, p in learner.subject.parameters.items() if p in optimizer},
         "objective": _copied(learner.objective_memory),
         "reweighting": _copied(learner.reweighting_memory),
+        "fisher": _copied(learner.objective.fisher) if isinstance(learner.objective, Eata) else {},
         "cache": None if schedule.cache is None else schedule.cache.clone(),
     }
 
@@ -85,12 +87,26 @@ def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
     )
     if not fits:
         raise StateError("The state's layers have other names or sizes: it was saved for another model.")
-    z, cache = state["reweighting"].get("z"), state["cache"]
+    cache = state["cache"]
     counts = isinstance(state["step"], int) and isinstance(state["samples"], int)
-    if not counts or not isinstance(state["objective"], dict) or (z is not None and z.shape != (state["classes"],)):
+    if not counts or not all(
+        _memory_fits(state[room], state["classes"], shapes) for room in ("objective", "reweighting")
+    ):
         raise StateError("The state is damaged: its counts or class frequencies make no sense.")
+    if {name: f.shape for name, f in state["fisher"].items()} != (
+        shapes if isinstance(learner.objective, Eata) else {}
+    ):
+        raise StateError("The state is damaged: its Fisher information belongs to other parameters.")
     if cache is not None and not isinstance(cache, Tensor):
         raise StateError("The state is damaged: its cached samples are not a tensor.")
+
+
+def _memory_fits(memory: dict[str, Tensor], classes: int, shapes: dict[str, torch.Size]) -> bool:
+    """Whether what a word remembers fits this model: a value a class, a teacher for each parameter, one step."""
+    teacher = {key.removeprefix("teacher."): value.shape for key, value in memory.items() if key.startswith("teacher.")}
+    others = {key: value for key, value in memory.items() if not key.startswith("teacher.")}
+    whole = not teacher or (teacher == shapes and "step" in others)
+    return whole and all(value.shape == (() if key == "step" else (classes,)) for key, value in others.items())
 
 
 def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None:
@@ -111,6 +127,8 @@ def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None
         for name, values in state["optimizer"].items():
             learner.optimizer.state[parameters[name]] = _copied(values)
     learner.objective_memory = _copied(state["objective"])
+    if isinstance(learner.objective, Eata):
+        learner.objective.fisher = _copied(state["fisher"])
     learner.reweighting_memory = _copied(state["reweighting"])
     schedule.cache = None if state["cache"] is None else state["cache"].clone()
     learner.classes = state["classes"]

@@ -40,11 +40,15 @@ class Subject:
             kind = WORDS[recipe.statistics].build if recipe.whole is None else WORDS[recipe.whole].build.layers
             self._sites.swap(kind, settings, self.phase)
         _adapted.add(model)
-        model.requires_grad_(False)
-        for p in self.parameters.values():
-            p.requires_grad_(True)
         self._wide = recipe.trains == "norms"
-        self._widen({name: p.detach() for name, p in self.parameters.items()})
+        try:
+            model.requires_grad_(False)
+            for p in self.parameters.values():
+                p.requires_grad_(True)
+            self._widen({name: p.detach() for name, p in self.parameters.items()})
+        except BaseException:
+            self.unload(keep=False)
+            raise
         self._modules = list(model.modules())
 
     @property
@@ -111,7 +115,7 @@ def _declared_parameters(model: nn.Module, recipe: Recipe, sites: NormSites) -> 
     if recipe.trains == "nothing":
         return {}
     if recipe.trains == "all":
-        return dict(model.named_parameters())
+        return {name: p for name, p in model.named_parameters() if p.requires_grad and p.is_floating_point()}
     layers: dict[str, nn.Module] = {**sites.originals}
     if not layers:
         layers = {name: m for name, m in model.named_modules() if isinstance(m, OTHER_NORMS)}

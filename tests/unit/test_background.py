@@ -218,3 +218,22 @@ def test_no_thread_is_left_when_the_adapter_goes():
     gc.collect()
     thread.join(timeout=5)
     assert not thread.is_alive()
+
+
+def test_a_caller_who_waited_while_the_adapter_was_unloaded_is_refused():
+    net = conv_net()
+    source = {name: value.clone() for name, value in net.state_dict().items()}
+    adapter = delta_tta.adapt(net, "tent", lr=0.1)
+    with ThreadPoolExecutor(1) as pool, adapter._worker.lock:
+        waiting = pool.submit(adapter, batches(1)[0])
+        while not waiting.running():
+            time.sleep(0.001)
+        time.sleep(0.05)  # it is at the lock by now
+        adapter.unload()
+        adapter._worker.lock.release()
+        try:
+            with pytest.raises(delta_tta.StateError, match="unloaded"):
+                waiting.result(timeout=10)
+        finally:
+            adapter._worker.lock.acquire()
+    assert all(torch.equal(value, source[name]) for name, value in net.state_dict().items())

@@ -172,6 +172,38 @@ def test_eatas_penalty_pulls_back_to_the_source():
     assert 0 < distance(held) < distance(free)
 
 
+def test_a_saved_state_of_eata_brings_its_fisher():
+    first = delta_tta.adapt(conv_net(), "eata", source=batches(2, seed=5), lr=0.01, similarity=1.0)
+    for x in batches(3):
+        first(x)
+    second = delta_tta.adapt(conv_net(), "eata", source=batches(2, seed=6), lr=0.01, similarity=1.0)
+    second.load_state_dict(first.state_dict())
+    for x in batches(3, seed=1):
+        assert torch.equal(first(x), second(x))
+
+
+def test_a_failed_adapt_leaves_no_hooks():
+    net = conv_net()
+    with pytest.raises(SettingError):
+        delta_tta.adapt(net, "eata+lame")
+    assert not any(m._forward_pre_hooks for m in net.modules())
+    with pytest.raises(delta_tta.InputError, match="not finite; look for NaN"):
+        delta_tta.adapt(net, "eata", source=[torch.full((4, 3, 8, 8), torch.nan)])
+    assert delta_tta.adapt(net, "tent")(batches(1)[0]).isfinite().all()
+
+
+def test_eta_divides_by_the_samples_it_kept_whatever_the_preset():
+    assert delta_tta.adapt(conv_net(), "eta", "cifar10-c").settings.reduction == "selected"
+    assert delta_tta.adapt(conv_net(), "eta", "cifar10-c", reduction="batch").settings.reduction == "batch"
+    assert delta_tta.adapt(conv_net(), "tent", "cifar10-c").settings.reduction == "batch"
+
+
+def test_a_class_that_is_masked_out_adds_nothing_to_kl_div():
+    logits = torch.tensor([[2.0, 0.0, -torch.inf]], requires_grad=True)
+    penalty = KlDivergence(Settings(kl_weight=1.0)).penalty(Prediction(logits))
+    assert torch.autograd.grad(penalty, logits)[0].isfinite().all()
+
+
 def test_eata_needs_source_images_and_says_so():
     with pytest.raises(SettingError, match=r"source=loader.*or write 'eta'"):
         delta_tta.adapt(conv_net(), "eata")

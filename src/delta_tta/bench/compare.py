@@ -49,7 +49,8 @@ def compare(
         **settings: over the preset's.
     """
     for method in methods:
-        make_settings(preset, settings, recipe.parse(method).whole)
+        recipe.parse(method)
+    make_settings(preset, settings)
     streams = [_stream(data, spec) for spec in scenarios]
     for method in methods:
         for one in streams:

@@ -12,16 +12,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import delta_tta
 
 from ..data.sets import ImageSet
-from ..errors import InputError
+from ..errors import InputError, ModelError
 from ..metrics import Metrics
 from ..models import NamedModel, Outputs
 from ..normalisation import Normalisation
 from ..streams import Stream
+
+SOURCE_IMAGES = 2000
+"""How many images EATA's Fisher information is measured on, as its authors do."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Result:
     """What one method did on one stream.
 
     Attributes:
-        method: as written.
+        method: in its shortest form.
         stream: as the paper writes it.
         digest: of the stream's indices.
         samples: how many were predicted.
@@ -88,16 +91,17 @@ def evaluate(
     if stream.size != len(data):
         raise InputError(f"The stream is over {stream.size} samples, but {data.name} has {len(data)}.")
     started = time.perf_counter()
-    model = named.model if data.outputs is None else Outputs(named.model, data.outputs)
+    model = _with_outputs(named, data)
     metrics = Metrics(len(data.classes))
     correct = []
     scale = named.normalisation
     settings = {"mean": scale.mean, "std": scale.std, **settings}
-    clean = None if source is None else _inputs(source, scale, batch_size)
+    device = next(named.model.parameters()).device
+    clean = None if source is None else _inputs(source, scale, batch_size, device)
     adapter = delta_tta.adapt(model, method, preset, source=clean, **settings)
     try:
         for images, labels in data.batches(stream.indices, batch_size):
-            logits = adapter(scale(images))
+            logits = adapter(scale(images.to(device))).cpu()
             metrics.update(logits, labels)
             correct.append((logits.argmax(1) == labels).numpy())
             if on_batch is not None:
@@ -117,7 +121,7 @@ def evaluate(
         },
     }
     return Result(
-        method,
+        str(adapter.recipe),
         str(stream.spec),
         stream.digest,
         len(stream),
@@ -132,5 +136,25 @@ def evaluate(
     )
 
 
-def _inputs(data: ImageSet, scale: Normalisation, batch_size: int) -> Iterator[Tensor]:
-    return (scale(images) for images, _ in data.batches(np.arange(len(data)), batch_size))
+def _inputs(data: ImageSet, scale: Normalisation, batch_size: int, device: torch.device) -> Iterator[Tensor]:
+    """Yield up to 2,000 images in random order: sorted by class, their batch statistics would be those of a class."""
+    order = np.random.default_rng(0).permutation(len(data))[:SOURCE_IMAGES]
+    return (scale(images.to(device)) for images, _ in data.batches(order, batch_size))
+
+
+def _with_outputs(named: NamedModel, data: ImageSet) -> nn.Module:
+    """Return the model, answering with the classes of the data alone where it knows more."""
+    if data.outputs is None:
+        return named.model
+    device = next(named.model.parameters()).device
+    image, _ = next(data.batches([0], 1))
+    with torch.no_grad():
+        count = named.model.eval()(named.normalisation(image.to(device))).shape[1]
+    if count == len(data.classes):
+        return named.model
+    if max(data.outputs) >= count:
+        raise ModelError(
+            f"{data.name} needs output {max(data.outputs)} of an ImageNet model, but {named.name} has {count} outputs "
+            f"(and the data {len(data.classes)} classes)."
+        )
+    return Outputs(named.model, data.outputs)

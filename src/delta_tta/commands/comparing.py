@@ -10,11 +10,12 @@ from typing import Annotated
 
 import typer
 
-from .. import bench, data, models
+from .. import bench, data, models, recipe
 from ..report.figures import accuracy_over_stream
 from ..report.tables import markdown as as_markdown
 from ..report.tables import mean_over_data
 from ..report.terminal import accuracy_table, live
+from ..settings import make_settings
 from ..streams import StreamSpec
 from .shared import clean_images, consoles, scenarios, spoken_errors
 
@@ -113,6 +114,9 @@ class Run:
 
     def results(self, corruptions: Sequence[str], severity: int) -> list[bench.Result]:
         """Run everything, with progress on the side."""
+        for method in self.methods:  # before any image is corrupted
+            recipe.parse(method)
+        make_settings(self.preset, {})
         _, aside = consoles()
         sets = [self._set(name, severity) for name in corruptions]
         total = bench.samples(self.clean, self.streams) * len(self.methods) * len(sets)

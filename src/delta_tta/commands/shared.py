@@ -46,9 +46,9 @@ def clean_images(place: Path | None) -> data.ImageSet:
     if place.is_dir():
         children = {child.name for child in place.iterdir()}
         arrays = any(name.endswith(".npz") for name in children)
-        pickles = children & {"cifar-10-batches-py", "cifar-100-python", "batches.meta", "meta", "test_batch"}
-        if not arrays and not pickles:
-            return data.folder(place)
+        layouts = {"cifar-10-batches-py", "cifar-100-python", "batches.meta", "meta", "test_batch", "test", "train"}
+        if not arrays and not children & layouts:
+            return data.folder(place, size=None)
     return data.cifar(place)
 
 

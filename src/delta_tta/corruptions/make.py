@@ -51,6 +51,7 @@ class Plan:
     severities: tuple[int, ...]
     constants: ConstantSet
     seed: int
+    size: tuple[int, int] | None
 
     def card(self) -> dict[str, Any]:
         """Return the plan for the record, with what else determines the bytes."""
@@ -91,7 +92,8 @@ def make_set(
     for name in corruptions:
         for severity in severities:
             describe(name, severity, kinds)
-    plan = Plan(layout, data.name, _digest(data), len(data), tuple(corruptions), tuple(severities), kinds, seed)
+    sides = (data.size, data.resize) if isinstance(data, FileSet) else None
+    plan = Plan(layout, data.name, _digest(data), len(data), tuple(corruptions), tuple(severities), kinds, seed, sides)
     place = Path(out)
     place.mkdir(parents=True, exist_ok=True)
     _claim(place, plan)
@@ -206,6 +208,9 @@ def _imagenet_jobs(data: FileSet, place: Path, plan: Plan) -> Iterator[Job]:
 
 def _targets(data: FileSet) -> list[str]:
     """Return `<class>/<file>.JPEG` for each image, and refuse two images of one name."""
+    for name in data.classes:
+        if name in ("", ".", "..") or re.search(r"[/\\\0]", name):
+            raise DataError(f"{data.name}: the class {name!r} cannot be the name of a folder.")
     targets = [f"{data.classes[k]}/{path.stem}.JPEG" for k, path in zip(data.labels, data.paths, strict=True)]
     if len(set(targets)) < len(targets):
         twice = Counter(targets).most_common(1)[0][0]

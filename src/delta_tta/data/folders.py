@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 
 from ..errors import DataError
-from .sets import FileSet
+from .sets import FileSet, read_image
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif"})
 
@@ -18,9 +18,10 @@ def imagenet_wnids() -> tuple[str, ...]:
     return tuple(resources.files("delta_tta").joinpath("assets/imagenet_wnids.txt").read_text().split())
 
 
-def folder(root: str | Path, size: int = 224, resize: int | None = None, name: str | None = None) -> FileSet:
+def folder(root: str | Path, size: int | None = 224, resize: int | None = None, name: str | None = None) -> FileSet:
     """Return the images below `root`, one sub-folder a class, classes and files in the order of their names.
 
+    `size` and `resize` as in `FileSet`; None leaves small square images (at most 64 pixels) as large as the first is.
     Where all sub-folders are WordNet names of ImageNet, `outputs` says which outputs of an ImageNet model they are.
     """
     place = Path(root)
@@ -31,13 +32,19 @@ def folder(root: str | Path, size: int = 224, resize: int | None = None, name: s
     labels: list[int] = []
     kept: list[str] = []
     for label in classes:
-        files = sorted(file for file in (place / label).rglob("*") if file.suffix.lower() in SUFFIXES)
-        if files:
-            paths += files
-            labels += [len(kept)] * len(files)
-            kept.append(label)
+        found = (file for file in (place / label).rglob("*") if file.suffix.lower() in SUFFIXES)
+        files = sorted(file for file in found if not file.name.startswith("."))
+        paths += files
+        labels += [len(kept)] * len(files)
+        kept += [label] if files else []
     if not paths:
         raise DataError(f"Expected images ({', '.join(sorted(SUFFIXES))}) in sub-folders of {place}, but found none.")
+    if kept != classes:  # left out, it would shift the numbers of the others
+        missing = next(label for label in classes if label not in kept)
+        raise DataError(f"{place}: the folder of class {missing!r} holds no images; fill it, or remove it.")
+    if size is None:
+        height, width, _ = read_image(paths[0], None).shape
+        size = height if height == width <= 64 else 224
     known = {wnid: number for number, wnid in enumerate(imagenet_wnids())}
     outputs = [known[label] for label in kept] if all(label in known for label in kept) else None
     return FileSet(name or place.name, paths, labels, kept, size, resize, outputs)

@@ -27,7 +27,7 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         name: what it is, for the record.
         labels: the class of each image, (N,), from 0.
         classes: the names of the classes.
-        outputs: which outputs of a 1000-class ImageNet model are these classes; None where they are simply the first.
+        outputs: which outputs of a 1000-class ImageNet model are these classes; None if they are not ImageNet's.
     """
 
     def __init__(

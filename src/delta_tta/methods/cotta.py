@@ -12,9 +12,10 @@ from contextlib import contextmanager
 import torch
 from torch import Generator, Tensor
 
-from ..learner import Learner, Update
+from ..learner import Update
 from ..norms.layers import BatchStatistics
-from ..prediction import Prediction
+from ..norms.statistics import at_least_float32
+from ..prediction import MINIMUM, Prediction
 from ..recipe import Recipe
 from ..settings import Settings
 from ..signals import Outcome
@@ -22,6 +23,7 @@ from ..subject import Subject
 from ..words import State, word
 from .augment import views
 from .pixels import Pixels
+from .whole import WholeLearner
 
 TEACHER = 0.999
 """Share of the teacher that stays at each step."""
@@ -30,7 +32,7 @@ GATES = ((10, 0.92), (100, 0.72))
 
 
 @word("cotta", "whole", "learn from a slow teacher over augmented views (CoTTA, Wang et al. 2022)", alone=True)
-class Cotta(Learner):
+class Cotta(WholeLearner):
     """Trains all parameters; normalises with each batch's own statistics; answers with the teacher's logits."""
 
     layers = BatchStatistics
@@ -61,18 +63,18 @@ class Cotta(Learner):
         generator, clean = self._generator(0), self._pixels.of(x)
         with self._wearing(teacher):
             # View by view, not all at once: batch statistics are those of one view of the batch.
-            total = self._logits(self._pixels.back(views(clean, generator)))
+            total = self._logits(self._pixels.back(views(clean, generator), x))
             for _ in range(1, self.settings.views):
-                total = total + self._logits(self._pixels.back(views(clean, generator)))
+                total = total + self._logits(self._pixels.back(views(clean, generator), x))
         return total / self.settings.views
 
     def _teach(self, x: Tensor, target: Tensor) -> Outcome:
         with torch.enable_grad():
-            student = Prediction(self._logits(x))
+            student = Prediction(self._learnable(x))
             teacher = Prediction(target)
-            loss = -(teacher.p * student.log_p).sum(1).mean()
+            loss = -(teacher.p * student.log_p.clamp(min=MINIMUM)).sum(1).mean()
             if self.settings.symmetric:
-                loss = (loss - (student.log_p.exp() * teacher.log_p.detach()).sum(1).mean()) / 2
+                loss = (loss - (student.log_p.exp() * teacher.log_p.detach().clamp(min=MINIMUM)).sum(1).mean()) / 2
         gradients = self._gradients(loss)
         wrong = self._not_finite({"prediction": [student.p, teacher.p], "loss": [loss.detach()], "gradient": gradients})
         if wrong is None:
@@ -87,7 +89,8 @@ class Cotta(Learner):
         memory: State = {}
         generator, source = self._generator(1), self.subject.source
         for name, p in self.subject.parameters.items():
-            memory[f"teacher.{name}"] = torch.lerp(p, before[name].to(p), TEACHER)
+            wide = at_least_float32(p)
+            memory[f"teacher.{name}"] = torch.lerp(wide, before[name].to(wide), TEACHER)
             back = torch.rand(p.shape, generator=generator).to(p.device) < self.settings.restore
             p[back] = source[name].to(p)[back]
         memory["step"] = torch.tensor(float(self._step() + 1))

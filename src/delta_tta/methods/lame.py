@@ -36,10 +36,11 @@ class Lame(Answer):
 
     def __call__(self, x: Tensor, logits: Tensor, run: Callable[[Tensor], Tensor]) -> Tensor:
         """Return −u + W·Y at the fixed point: its softmax is Y."""
-        features = F.normalize(self._tap.take(len(logits)), dim=1)
-        weights = affinity(features, self.settings.affinity, self.settings.neighbours)
-        unary = -(at_least_float32(logits).softmax(1) + TINY).log()
-        return laplacian(unary, weights).to(logits.dtype)
+        with torch.autocast(logits.device.type, enabled=False):
+            features = F.normalize(self._tap.take(len(logits)), dim=1)
+            weights = affinity(features, self.settings.affinity, self.settings.neighbours)
+            p = at_least_float32(logits).softmax(1)
+            return laplacian(-(p + TINY).log(), weights.to(p)).to(logits.dtype)
 
     def close(self) -> None:
         """Take the hooks out."""
@@ -49,7 +50,8 @@ class Lame(Answer):
 def affinity(features: Tensor, kind: str, neighbours: int) -> Tensor:
     """Return W, (B, B), of features (B, D) of unit length.
 
-    knn: 1 for the nearest others, directed. rbf: exp(−d²/2σ²), σ the batch mean of the distance to the k-th nearest.
+    knn: 1 for the nearest others, directed. rbf: exp(−d²/2σ²), σ the batch mean of the k-th smallest distance (a
+    sample's own, 0, is the first).
     linear: the cosine.
     """
     if kind == "linear":
@@ -59,11 +61,10 @@ def affinity(features: Tensor, kind: str, neighbours: int) -> Tensor:
         return features.new_zeros(1, 1)
     distances = torch.cdist(features, features, compute_mode="donot_use_mm_for_euclid_dist")
     distances.fill_diagonal_(torch.inf if kind == "knn" else 0)
-    near = min(neighbours, count - 1)
     if kind == "knn":
-        nearest_ones = distances.topk(near, largest=False).indices
+        nearest_ones = distances.topk(min(neighbours, count - 1), largest=False).indices
         return torch.zeros_like(distances).scatter_(1, nearest_ones, 1)
-    sigma = distances.kthvalue(near + 1, dim=1).values.mean()  # the nearest of all is the sample itself
+    sigma = distances.kthvalue(min(neighbours, count), dim=1).values.mean()
     return (-(distances**2) / (2 * sigma**2).clamp(min=torch.finfo(distances.dtype).tiny)).exp()
 
 

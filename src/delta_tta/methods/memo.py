@@ -6,10 +6,12 @@ over AugMix copies; then the image itself is predicted. The copies run as one ba
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Generator, Tensor
 
-from ..learner import Learner, Update
+from ..learner import Update
 from ..norms.layers import BatchStatistics
 from ..norms.statistics import at_least_float32
 from ..norms.tbr import eval_norm
@@ -21,6 +23,7 @@ from ..subject import Subject
 from ..words import word
 from .augmix import augmix
 from .pixels import Pixels
+from .whole import WholeLearner
 
 SOURCE_SHARE = 16 / 17
 """Of the source's statistics; the rest is the batch's, whatever its size."""
@@ -42,7 +45,7 @@ class SourceAndBatch(BatchStatistics):
 
 
 @word("memo", "whole", "per image, one step towards agreement of its copies (MEMO, Zhang et al. 2022)", alone=True)
-class Memo(Learner):
+class Memo(WholeLearner):
     """Learns nothing that lasts."""
 
     layers = SourceAndBatch
@@ -60,30 +63,36 @@ class Memo(Learner):
         clean = self._pixels.of(x)
         answers, losses = zip(*(self._one(x[i : i + 1], clean[i : i + 1]) for i in range(len(x))), strict=True)
         logits = torch.cat(answers)
+        learnt = [loss for loss in losses if loss is not None]
 
         def update() -> Outcome:
             prediction = Prediction(logits)
             self.classes = prediction.classes
-            return Outcome(loss=sum(losses) / len(losses), entropy=float(prediction.entropy.mean()), used=1.0)
+            return Outcome(
+                loss=sum(learnt) / len(learnt) if learnt else math.nan,
+                entropy=float(prediction.entropy.mean()),
+                used=len(learnt) / len(losses),
+                skipped=None if learnt else "not finite: loss, gradient",
+            )
 
         return logits, update
 
-    def _one(self, x: Tensor, clean: Tensor) -> tuple[Tensor, float]:
-        """Return the answer to one image and the entropy of its mean prediction before the step."""
+    def _one(self, x: Tensor, clean: Tensor) -> tuple[Tensor, float | None]:
+        """Return the answer to one image, and the entropy before the step; None where no step could be taken."""
         generator = Generator().manual_seed(self.settings.seed)
-        copies = self._pixels.back(augmix(clean.expand(self.settings.views, -1, -1, -1), generator))
+        copies = self._pixels.back(augmix(clean.expand(self.settings.views, -1, -1, -1), generator), x)
         with torch.enable_grad():
-            loss = marginal_entropy(Prediction(self._logits(copies)).log_p)
+            loss = marginal_entropy(Prediction(self._learnable(copies)).log_p)
         gradients = self._gradients(loss)
         parameters = list(self.subject.parameters.values())
         own = [p.data for p in parameters]
+        finite = self._not_finite({"loss": [loss.detach()], "gradient": gradients}) is None
         try:
-            if self._not_finite({"gradient": gradients}) is None:
-                for p, gradient in zip(parameters, gradients, strict=True):
-                    if gradient is not None:
-                        p.data = p.data - self.settings.lr * gradient
+            for p, gradient in zip(parameters, gradients, strict=True) if finite else ():
+                if gradient is not None:
+                    p.data = p.data - self.settings.lr * gradient
             with torch.no_grad():
-                return self._logits(x).detach(), float(loss.detach())
+                return self._logits(x).detach(), float(loss.detach()) if finite else None
         finally:
             for p, value in zip(parameters, own, strict=True):
                 p.data = value
@@ -91,5 +100,5 @@ class Memo(Learner):
 
 def marginal_entropy(log_p: Tensor) -> Tensor:
     """Return the entropy of the mean of the predictions whose logarithms are given, (N, K)."""
-    mean = log_p.logsumexp(0) - torch.log(torch.tensor(float(len(log_p))))
-    return -(mean.exp() * mean).sum()
+    mean = log_p.exp().mean(0)
+    return -(mean * mean.clamp(min=torch.finfo(mean.dtype).tiny).log()).sum()

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, SettingError
 from ..normalisation import Normalisation, normalisation_of
+from ..norms.statistics import at_least_float32
 from ..settings import Settings
 
 
@@ -23,15 +24,18 @@ class Pixels:
 
     def of(self, x: Tensor) -> Tensor:
         """Return inputs of the model, (B, 3, H, W), as images in 0 to 1, in float32 or better."""
-        if x.dim() != 4 or x.shape[1] != 3:
-            raise InputError(f"Expected RGB images, (B, 3, H, W), to augment, but got {tuple(x.shape)}.")
-        mean, std = self._like(x)
-        return x * std + mean
+        if x.dim() != 4 or x.shape[1] != 3 or not x.is_floating_point():
+            raise InputError(
+                f"Expected RGB images, float (B, 3, H, W), to augment, but got {x.dtype} {tuple(x.shape)}."
+            )
+        wide = at_least_float32(x)
+        mean, std = self._like(wide)
+        return wide * std + mean
 
-    def back(self, pixels: Tensor) -> Tensor:
-        """Return images in 0 to 1 as the model takes them."""
+    def back(self, pixels: Tensor, like: Tensor) -> Tensor:
+        """Return images in 0 to 1 as the model takes them, in the type of `like`."""
         mean, std = self._like(pixels)
-        return (pixels - mean) / std
+        return ((pixels - mean) / std).to(like.dtype)
 
     def _like(self, x: Tensor) -> tuple[Tensor, Tensor]:
         mean, std = (

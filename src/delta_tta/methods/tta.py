@@ -28,5 +28,5 @@ class Tta(Answer):
         total = logits.clone()
         clean = self._pixels.of(x)
         for _ in range(self.settings.views):
-            total += run(self._pixels.back(views(clean, generator)))
+            total += run(self._pixels.back(views(clean, generator), x))
         return total / (1 + self.settings.views)

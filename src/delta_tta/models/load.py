@@ -72,13 +72,14 @@ def load(
         name: an embedded network ("resnet20-cifar10"), a CIFAR architecture ("resnet20", "resnext29"; needs `weights`),
             "torchvision:NAME", "timm:NAME", "robustbench:[DATA/]NAME", or "path/to/file.py:factory", a function of
             your own (called with `classes` if given; the file is run).
-        weights: a .safetensors file or a torch checkpoint; None takes the published weights of torchvision, timm and
+        weights: a .safetensors file or a torch checkpoint, or the name of torchvision's ("IMAGENET1K_V1", the paper's
+            for ResNet-50); None takes the published weights of torchvision, timm and
             RobustBench (downloaded by them), or what your factory returns; "random" the untrained network.
         classes: number of outputs, where it is not the source's own.
         mean: of the input channels, 0 to 1; None takes what the model's source says.
         std: likewise.
     """
-    kind, colon, rest = name.rpartition(":")
+    kind, colon, rest = name.rpartition(":") if ".py:" in name else name.partition(":")
     if name in EMBEDDED:
         found = _embedded(name, weights)
     elif name in ARCHITECTURES:
@@ -92,11 +93,11 @@ def load(
             raise ImportError(f"Models of {kind} need the package {kind}: pip install {kind} ({error}).") from error
     else:
         raise ModelError(f"Unknown model {name!r}.{nearest(name, known_models())}")
-    if mean is not None or std is not None:
-        found.model.normalisation = found.normalisation  # type: ignore[assignment]  # to be compared with
-        found = dataclasses.replace(found, normalisation=normalisation_of(found.model, mean, std))
-    found.model.eval()
-    return dataclasses.replace(found, name=name)
+    model: Any = found.model
+    model.normalisation = found.normalisation
+    scale = normalisation_of(model, mean, std)
+    model.normalisation = scale  # it travels with the model
+    return dataclasses.replace(found, model=model.eval(), name=name, normalisation=scale)
 
 
 def _embedded(name: str, weights: str | Path | None) -> NamedModel:
@@ -133,7 +134,10 @@ def _torchvision(name: str, weights: str | Path | None, classes: int | None) -> 
 
     if name not in zoo.list_models():
         raise ModelError(f"torchvision has no model {name!r}.{nearest(name, zoo.list_models())}")
-    published = zoo.get_model_weights(name).DEFAULT
+    choices = zoo.get_model_weights(name)
+    named = weights if isinstance(weights, str) and weights in choices.__members__ else None
+    published = choices[named] if named else choices.DEFAULT
+    weights = None if named else weights
     shape: dict[str, Any] = {} if classes is None else {"num_classes": classes}
     model = zoo.get_model(name, weights=published if weights is None else None, **shape)
     if weights is not None:

@@ -21,6 +21,8 @@ class Outputs(nn.Module):
         if not len(outputs) or min(outputs) < 0 or len(set(outputs)) != len(outputs):
             raise ModelError("Expected `outputs` to be different numbers from 0, at least one.")
         self.model = model
+        if hasattr(model, "normalisation"):
+            self.normalisation = model.normalisation
         self.outputs: Tensor
         self.register_buffer("outputs", torch.tensor(list(outputs)), persistent=False)
 

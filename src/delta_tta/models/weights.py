@@ -49,7 +49,7 @@ def _read_safetensors(place: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def _unwrapped(content: Any) -> dict[str, Tensor]:
-    while isinstance(content, Mapping) and not any(isinstance(value, Tensor) for value in content.values()):
+    while isinstance(content, Mapping):
         inner = next((content[key] for key in NESTS if isinstance(content.get(key), Mapping)), None)
         if inner is None:
             break

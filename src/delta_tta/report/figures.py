@@ -27,13 +27,15 @@ def accuracy_over_stream(results: Sequence[Result], path: Path, title: str, wind
     axes = figure.subplots(rows, columns, sharey=True, squeeze=False)
     for panel, stream in zip(axes.flat, streams, strict=False):
         for number, method in enumerate(methods):
+            if (method, stream) not in cells:
+                continue
             result = cells[method, stream]
             colour = COLOURS[number % len(COLOURS)]
             seen, line = trailing_mean(result.correct, window)
             dashes = (0, (4, 1.5)) if number % 2 == 0 and number else "-"  # lines may lie on top of each other
             panel.plot(seen, 100 * line, color=colour, ls=dashes, lw=1.6, label=method)
         panel.set_title(short(stream), fontsize=11)
-        panel.set_xlim(0, cells[methods[0], stream].samples)
+        panel.set_xlim(0, max(result.samples for (_, name), result in cells.items() if name == stream))
         panel.set_ylim(0, 100)
         panel.grid(alpha=0.25)
     for panel in axes[-1]:

@@ -50,16 +50,29 @@ def short(stream: str) -> str:
     return stream.rpartition(", seed")[0] or stream
 
 
+def headings(streams: Sequence[str]) -> list[str]:
+    """Return the names of streams for the head of a table: without the seed if all have the same."""
+    seeds = {stream.rpartition(", seed")[2] for stream in streams}
+    return [short(stream) if len(seeds) == 1 else stream for stream in streams]
+
+
+def best_of(cells: Cells, stream: str) -> float:
+    """Return the highest class-mean accuracy on a stream."""
+    return max(result.class_mean_accuracy for (_, name), result in cells.items() if name == stream)
+
+
 def markdown(results: Sequence[Result]) -> str:
     """Return class-mean accuracies in percent with the change against Source, the best of a stream in bold."""
     methods, streams, cells = layout(results)
-    lines = ["| | " + " | ".join(short(s) for s in streams) + " |", "|---" * (len(streams) + 1) + "|"]
+    lines = ["| | " + " | ".join(headings(streams)) + " |", "|---" * (len(streams) + 1) + "|"]
     for method in methods:
         row = []
         for stream in streams:
+            if (method, stream) not in cells:
+                row.append("")
+                continue
             own = cells[method, stream].class_mean_accuracy
-            best = max(cells[m, stream].class_mean_accuracy for m in methods)
-            text = f"**{100 * own:.1f}**" if own == best else f"{100 * own:.1f}"
+            text = f"**{100 * own:.1f}**" if own == best_of(cells, stream) else f"{100 * own:.1f}"
             points = change(cells, method, stream)
             row.append(text if points is None else f"{text} {arrow(points)}")
         lines.append(f"| {method} | " + " | ".join(row) + " |")

@@ -13,7 +13,7 @@ from ..bench import Result
 from ..bench.compare import Watch
 from ..metrics import Metrics
 from ..streams import StreamSpec
-from .tables import arrow, change, layout, short
+from .tables import arrow, best_of, change, headings, layout, short
 
 
 @contextmanager
@@ -43,14 +43,16 @@ def accuracy_table(results: Sequence[Result]) -> Table:
     methods, streams, cells = layout(results)
     table = Table()
     table.add_column("class-mean accuracy, %")
-    for stream in streams:
-        table.add_column(short(stream), justify="right")
+    for heading in headings(streams):
+        table.add_column(heading, justify="right")
     for method in methods:
         row = []
         for stream in streams:
+            if (method, stream) not in cells:
+                row.append("")
+                continue
             own = cells[method, stream].class_mean_accuracy
-            best = max(cells[m, stream].class_mean_accuracy for m in methods)
-            text = f"[bold]{100 * own:.1f}[/]" if own == best else f"{100 * own:.1f}"
+            text = f"[bold]{100 * own:.1f}[/]" if own == best_of(cells, stream) else f"{100 * own:.1f}"
             points = change(cells, method, stream)
             if points is not None:
                 colour = "green" if points > 0 else "red"

@@ -88,6 +88,26 @@ def test_only_the_outputs_of_the_datas_classes_count(images):
     assert result.correct.tolist() == wanted.tolist()
 
 
+def test_a_model_of_exactly_the_datas_classes_is_taken_as_it_is(images):
+    images.outputs = (11, 3, 0, 7, 2)
+    order = stream(images.labels, "natural")
+    result = bench.evaluate(named(conv_net(classes=5)), "source", images, order)
+    images.outputs = None
+    assert (
+        result.correct.tolist() == bench.evaluate(named(conv_net(classes=5)), "source", images, order).correct.tolist()
+    )
+    images.outputs = (11, 3, 0, 7, 2)
+    with pytest.raises(delta_tta.ModelError, match="needs output 11 of an ImageNet model, but tiny has 8 outputs"):
+        bench.evaluate(named(conv_net(classes=8)), "source", images, order)
+
+
+def test_eata_sees_source_images_in_random_order(images):
+    order = stream(images.labels, "IS+CB")
+    result = bench.evaluate(named(conv_net()), "eata", images, order, 16, source=images)
+    assert result.method == "eata"
+    assert result.about["settings"]["mean"] == (0.5, 0.5, 0.5)
+
+
 def test_a_stream_of_another_set_is_refused(images):
     with pytest.raises(InputError, match="over 4 samples, but noise has 60"):
         bench.evaluate(named(conv_net()), "bn", images, stream([0, 1, 0, 1], "IS+CB"))

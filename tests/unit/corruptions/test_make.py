@@ -134,6 +134,20 @@ def test_another_set_in_the_same_folder_is_refused(tmp_path, clean):
         make_set(clean, tmp_path / "full", ["fog"], workers=1)
 
 
+@pytest.mark.parametrize("name", ["../out", "/tmp/out", "..", "", "a\\b"])
+def test_a_class_name_cannot_lead_out_of_the_folder(tmp_path, files, name):
+    evil = data.FileSet("evil", files.paths[:1], [0], [name])
+    with pytest.raises(DataError, match="cannot be the name of a folder"):
+        make_set(evil, tmp_path / "deep" / "set", ["fog"], workers=1)
+
+
+def test_another_size_in_the_same_folder_is_refused(tmp_path, files):
+    make_set(files, tmp_path / "out", ["fog"], [1], workers=1)
+    other = data.folder(tmp_path / "clean", size=48)
+    with pytest.raises(DataError, match="size"):
+        make_set(other, tmp_path / "out", ["fog"], [1], workers=1)
+
+
 def test_wrong_arguments_are_refused_before_anything_is_written(tmp_path, clean, files):
     with pytest.raises(SettingError, match="Did you mean 'fog'"):
         make_set(clean, tmp_path / "out", ["fogg"])

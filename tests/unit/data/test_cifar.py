@@ -76,6 +76,28 @@ def test_a_hostile_pickle_is_refused_and_nothing_in_it_runs(tmp_path, monkeypatc
     assert not (tmp_path / "it_ran").exists()
 
 
+class Pointer:
+    """An array of objects made of raw bytes: whoever looks at it follows a wild pointer."""
+
+    def __reduce__(self):
+        return np.ndarray, ((1,), "O", b"A" * 8)
+
+
+class Objects:
+    def __reduce__(self):
+        return np.dtype, ("O8",)
+
+
+@pytest.mark.parametrize(
+    "content", [Pointer(), Objects(), np.array([object], dtype=object)], ids=["raw", "dtype", "array"]
+)
+def test_arrays_of_anything_but_numbers_are_refused(tmp_path, content):
+    write_pickles(tmp_path / "cifar-10-batches-py", 10)
+    (tmp_path / "cifar-10-batches-py" / "test_batch").write_bytes(pickle.dumps({b"data": content}, protocol=2))
+    with pytest.raises(DataError, match="not an intact CIFAR python file"):
+        data.cifar(tmp_path)
+
+
 def test_damaged_and_missing_files_say_what_was_expected(tmp_path):
     with pytest.raises(DataError, match="found no such place"):
         data.cifar(tmp_path / "nowhere")

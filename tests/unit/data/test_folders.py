@@ -26,13 +26,17 @@ def test_the_thousand_names_are_imagenets():
 def test_a_folder_is_read_class_by_class_in_the_order_of_names(tmp_path):
     for name, level in (("b/2.png", 2), ("b/1.png", 1), ("a/sub/9.JPG", 9)):
         picture(tmp_path / name, level)
-    (tmp_path / "empty").mkdir()
     (tmp_path / "b" / "notes.txt").write_text("not an image")
+    (tmp_path / "b" / "._1.png").write_text("what a Mac leaves behind")
     found = data.folder(tmp_path, size=8)
     assert found.classes == ("a", "b")
     assert found.labels.tolist() == [0, 1, 1]
     assert found.take([0, 1, 2])[:, 0, 0, 0].tolist() == pytest.approx([9, 1, 2], abs=1)
     assert found.outputs is None
+    assert data.folder(tmp_path, size=None).take([0]).shape == (1, 8, 8, 3)
+    (tmp_path / "aa").mkdir()
+    with pytest.raises(DataError, match="class 'aa' holds no images"):
+        data.folder(tmp_path)
 
 
 def test_folders_without_images_are_refused(tmp_path):

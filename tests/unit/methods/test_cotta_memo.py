@@ -9,7 +9,7 @@ from torch import nn
 import delta_tta
 from delta_tta import SettingError
 from delta_tta.methods import augmix, cotta
-from delta_tta.methods.augment import views
+from delta_tta.methods.augment import turn_hue, views
 from delta_tta.methods.memo import marginal_entropy
 from nets import batches, conv_net
 
@@ -131,6 +131,58 @@ def test_tta_is_the_mean_over_the_image_and_its_views():
             wanted = wanted + net((views(pixels, generator) - 0.5) / 0.5)
     adapter = delta_tta.adapt(conv_net(), "tta", seed=7, **SCALE)
     assert torch.allclose(adapter(x), wanted / 5, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["cotta", "memo"])
+def test_autocast_does_not_answer_with_the_weights_of_another_set(method):
+    xs = batches(6, size=4)
+    settings = {"restore": 0.0, "lr": 0.05 if method == "memo" else 0.01, "optimizer": "sgd", "gate": 0.0, **SCALE}
+    exact, cast = (delta_tta.adapt(conv_net(), method, **settings) for _ in range(2))
+    still = delta_tta.adapt(conv_net(), method, **{**settings, "lr": 1e-12})
+    with torch.autocast("cpu", torch.bfloat16):
+        answers = [cast(x).float() for x in xs]
+    moved = error = 0.0
+    for x, answer in zip(xs, answers, strict=True):
+        wanted = exact(x)
+        error += float((answer - wanted).abs().mean())
+        moved += float((still(x) - wanted).abs().mean())
+    if method == "memo":  # CoTTA's teacher hardly moves in six steps; its student is compared below
+        assert error < 0.5 * moved
+    ours, theirs = values(cast.model), values(exact.model)
+    assert all(torch.allclose(ours[k], theirs[k], atol=0.02) for k in ours)
+    assert torch.is_autocast_cache_enabled()
+
+
+@pytest.mark.parametrize("method", ["cotta", "memo"])
+def test_half_precision_models_are_refused_where_all_weights_train(method):
+    with pytest.raises(delta_tta.ModelError, match="Give the model in float32"):
+        delta_tta.adapt(conv_net().half(), method, **SCALE)
+
+
+def test_grey_images_in_half_precision_have_finite_views():
+    adapter = delta_tta.adapt(conv_net().to(torch.bfloat16), "tta", **SCALE)
+    grey = torch.full((2, 3, 8, 8), 0.25, dtype=torch.bfloat16)
+    assert adapter(grey).isfinite().all()
+    assert turn_hue(torch.full((1, 3, 2, 2), 0.5), torch.full((1, 1, 1, 1), 0.1)).tolist()[0][0][0] == [0.5, 0.5]
+
+
+def test_frozen_and_integer_parameters_are_not_trained():
+    net = conv_net()
+    net[0].weight.requires_grad_(False)
+    before = net[0].weight.detach().clone()
+    adapter = delta_tta.adapt(net, "cotta", **SCALE)
+    adapter(batches(1)[0])
+    assert torch.equal(net[0].weight, before)
+    assert not adapter.unload()[0].weight.requires_grad
+
+
+def test_a_damaged_teacher_is_refused():
+    adapter = delta_tta.adapt(conv_net(), "cotta", **SCALE)
+    adapter(batches(1)[0])
+    state = adapter.state_dict()
+    del state["objective"]["step"]
+    with pytest.raises(delta_tta.StateError, match="damaged"):
+        adapter.load_state_dict(state)
 
 
 @pytest.mark.parametrize("method", ["cotta", "memo", "tta"])

@@ -59,10 +59,10 @@ def test_knn_marks_the_five_nearest_others_and_is_directed():
     assert affinity(features[:3], "knn", 5).sum() == 6  # fewer others than neighbours
 
 
-def test_rbf_is_scaled_by_the_mean_distance_to_the_kth_neighbour():
+def test_rbf_is_scaled_by_the_mean_of_the_kth_smallest_distance():
     features, _ = problem(2, size=10)
     d = torch.tensor([[float((a - b).norm()) for b in features] for a in features], dtype=torch.float64)
-    sigma = float(torch.tensor([sorted(row)[3] for row in d.tolist()]).mean())  # the first is the sample itself
+    sigma = float(torch.tensor([sorted(row)[2] for row in d.tolist()]).mean())  # the third smallest, 0 among them
     assert torch.allclose(affinity(features, "rbf", 3), torch.exp(-(d**2) / (2 * sigma**2)), atol=1e-6)
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from delta_tta import models
-from delta_tta.data import NormalisationWarning
+from delta_tta.data import NormalisationWarning, normalisation_of
 from delta_tta.errors import DataError, InputError, ModelError
 from delta_tta.models.cifar import CifarResNet, CifarResNeXt
 from nets import randomise_statistics
@@ -59,11 +59,12 @@ def test_weights_come_from_safetensors_with_their_card(tmp_path):
             "best_acc": 0.8,
         },  # AugMix
         lambda state: {**state, "mu": torch.zeros(1, 3, 1, 1), "sigma": torch.ones(1, 3, 1, 1)},  # RobustBench
+        lambda state: {"state_dict": state, "best_acc1": torch.tensor(76.1)},  # PyTorch's ImageNet example
         lambda state: {"model": {f"_orig_mod.{k}": v for k, v in state.items()}},
         lambda state: {k: v for k, v in state.items() if "num_batches" not in k},  # before torch 0.4
         dict,
     ],
-    ids=["augmix", "robustbench", "compiled", "old", "plain"],
+    ids=["augmix", "robustbench", "example", "compiled", "old", "plain"],
 )
 def test_public_checkpoints_of_resnext_load_whatever_they_are_wrapped_in(tmp_path, wrap):
     net = randomise_statistics(CifarResNeXt(100))
@@ -152,6 +153,22 @@ def test_a_normalisation_that_contradicts_the_source_is_warned_about():
     with pytest.warns(NormalisationWarning, match="the model says"):
         named = models.load("torchvision:resnet18", "random", mean=(0, 0, 0), std=(1, 1, 1))
     assert named.normalisation.mean == (0, 0, 0)
+
+
+def test_the_normalisation_travels_with_the_model():
+    half = (0.5, 0.5, 0.5)
+    assert normalisation_of(models.load("resnet20", "random").model).mean == (0.4914, 0.4822, 0.4465)
+    with pytest.warns(NormalisationWarning):
+        named = models.load("resnet20", "random", mean=half, std=half)
+    assert normalisation_of(named.model).mean == half
+    assert normalisation_of(models.Outputs(named.model, [0, 3])).mean == half
+
+
+def test_torchvisions_weights_can_be_named():
+    enum = torchvision.models.get_model_weights("resnet50")
+    assert "IMAGENET1K_V1" in enum.__members__
+    with pytest.raises(DataError, match="no such file"):
+        models.load("torchvision:resnet18", "IMAGENET1K_V9")
 
 
 def test_a_missing_package_and_an_unknown_name_say_what_to_do():

@@ -44,6 +44,12 @@ def test_markdown_shows_the_change_against_source_and_the_best_in_bold(results):
     assert "▲" not in markdown(results[2:])  # without Source there is nothing to compare with
 
 
+def test_what_was_not_run_is_blank_and_seeds_are_told_apart(results):
+    assert markdown(results[:-1]).splitlines()[-1] == "| tent+delta | 50.0 ▲20.0 |  |"
+    other = dataclasses.replace(results[0], stream="IS+CB, seed 2021")
+    assert markdown([results[0], other]).splitlines()[0] == "| | IS+CB, seed 2020 | IS+CB, seed 2021 |"
+
+
 def test_several_data_sets_are_shown_by_their_mean(results):
     other = [dataclasses.replace(r, class_mean_accuracy=r.class_mean_accuracy + 0.1) for r in results]
     mean = mean_over_data([*results, *other])
