@@ -5,10 +5,10 @@ for images in stream:
 logits = model(images)
 """
 
-from . import metrics, streams
+from . import corruptions, data, metrics, models, streams
 from .adapt import adapt
 from .adapter import Adapter
-from .errors import DeltaError, InputError, MethodError, ModelError, SettingError, StateError, StreamError
+from .errors import DataError, DeltaError, InputError, MethodError, ModelError, SettingError, StateError, StreamError
 from .norms import register_norm
 from .recipe import methods
 from .settings import PRESETS, Settings
@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 __all__ = [
     "PRESETS",
     "Adapter",
+    "DataError",
     "DeltaError",
     "InputError",
     "MethodError",
@@ -29,8 +30,11 @@ __all__ = [
     "StateError",
     "StreamError",
     "adapt",
+    "corruptions",
+    "data",
     "methods",
     "metrics",
+    "models",
     "register_norm",
     "streams",
 ]

@@ -83,6 +83,7 @@ def test_docstrings_run(name):
 def test_the_public_names():
     assert sorted(delta_tta.__all__) == [
         "Adapter",
+        "DataError",
         "DeltaError",
         "InputError",
         "MethodError",
@@ -94,8 +95,11 @@ def test_the_public_names():
         "StateError",
         "StreamError",
         "adapt",
+        "corruptions",
+        "data",
         "methods",
         "metrics",
+        "models",
         "register_norm",
         "streams",
     ]

@@ -16,13 +16,9 @@ from ..learner import Update
 from ..norms.layers import BatchStatistics
 from ..norms.statistics import at_least_float32
 from ..prediction import MINIMUM, Prediction
-from ..recipe import Recipe
-from ..settings import Settings
 from ..signals import Outcome
-from ..subject import Subject
 from ..words import State, word
 from .augment import views
-from .pixels import Pixels
 from .whole import WholeLearner
 
 TEACHER = 0.999
@@ -36,10 +32,6 @@ class Cotta(WholeLearner):
     """Trains all parameters; normalises with each batch's own statistics; answers with the teacher's logits."""
 
     layers = BatchStatistics
-
-    def __init__(self, subject: Subject, recipe: Recipe, settings: Settings) -> None:
-        super().__init__(subject, recipe, settings)
-        self._pixels = Pixels(subject.model, settings)
 
     def predict(self, x: Tensor) -> Tensor:
         """Answer as `observe` does."""

@@ -16,13 +16,9 @@ from ..norms.layers import BatchStatistics
 from ..norms.statistics import at_least_float32
 from ..norms.tbr import eval_norm
 from ..prediction import Prediction
-from ..recipe import Recipe
-from ..settings import Settings
 from ..signals import Outcome
-from ..subject import Subject
 from ..words import word
 from .augmix import augmix
-from .pixels import Pixels
 from .whole import WholeLearner
 
 SOURCE_SHARE = 16 / 17
@@ -49,10 +45,6 @@ class Memo(WholeLearner):
     """Learns nothing that lasts."""
 
     layers = SourceAndBatch
-
-    def __init__(self, subject: Subject, recipe: Recipe, settings: Settings) -> None:
-        super().__init__(subject, recipe, settings)
-        self._pixels = Pixels(subject.model, settings)
 
     def predict(self, x: Tensor) -> Tensor:
         """Answer as always: nothing lasts."""

@@ -1,4 +1,4 @@
-"""Base of the learners that train all parameters and run the model with more than one set of them."""
+"""Base of the learners that augment images, train all parameters and run the model with several sets of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ..learner import Learner
 from ..recipe import Recipe
 from ..settings import Settings
 from ..subject import Subject
+from .pixels import Pixels
 
 
 class WholeLearner(Learner):
@@ -17,6 +18,7 @@ class WholeLearner(Learner):
 
     def __init__(self, subject: Subject, recipe: Recipe, settings: Settings) -> None:
         super().__init__(subject, recipe, settings)
+        self._pixels = Pixels(subject.model, settings)
         half = [name for name, p in subject.parameters.items() if p.dtype in (torch.float16, torch.bfloat16)]
         if half:
             raise ModelError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from ..bench import Result
@@ -56,24 +56,40 @@ def headings(streams: Sequence[str]) -> list[str]:
     return [short(stream) if len(seeds) == 1 else stream for stream in streams]
 
 
-def best_of(cells: Cells, stream: str) -> float:
-    """Return the highest class-mean accuracy on a stream."""
-    return max(result.class_mean_accuracy for (_, name), result in cells.items() if name == stream)
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table: percent, whether it is the best of its stream, points against Source."""
+
+    percent: float
+    best: bool
+    points: float | None
+
+
+def rows(results: Sequence[Result]) -> list[tuple[str, list[Cell | None]]]:
+    """Return (method, its cells) in the order they came; None where a method was not run on a stream."""
+    methods, streams, cells = layout(results)
+    best = {s: max(r.class_mean_accuracy for (_, name), r in cells.items() if name == s) for s in streams}
+
+    def cell(method: str, stream: str) -> Cell | None:
+        if (method, stream) not in cells:
+            return None
+        own = cells[method, stream].class_mean_accuracy
+        return Cell(100 * own, own == best[stream], change(cells, method, stream))
+
+    return [(method, [cell(method, stream) for stream in streams]) for method in methods]
 
 
 def markdown(results: Sequence[Result]) -> str:
     """Return class-mean accuracies in percent with the change against Source, the best of a stream in bold."""
-    methods, streams, cells = layout(results)
-    lines = ["| | " + " | ".join(headings(streams)) + " |", "|---" * (len(streams) + 1) + "|"]
-    for method in methods:
-        row = []
-        for stream in streams:
-            if (method, stream) not in cells:
-                row.append("")
-                continue
-            own = cells[method, stream].class_mean_accuracy
-            text = f"**{100 * own:.1f}**" if own == best_of(cells, stream) else f"{100 * own:.1f}"
-            points = change(cells, method, stream)
-            row.append(text if points is None else f"{text} {arrow(points)}")
-        lines.append(f"| {method} | " + " | ".join(row) + " |")
+    heads = headings(layout(results)[1])
+    lines = ["| | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
+    for method, cells in rows(results):
+        lines.append(f"| {method} | " + " | ".join(_in_markdown(cell) for cell in cells) + " |")
     return "\n".join(lines)
+
+
+def _in_markdown(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    text = f"**{cell.percent:.1f}**" if cell.best else f"{cell.percent:.1f}"
+    return text if cell.points is None else f"{text} {arrow(cell.points)}"

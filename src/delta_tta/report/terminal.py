@@ -13,7 +13,7 @@ from ..bench import Result
 from ..bench.compare import Watch
 from ..metrics import Metrics
 from ..streams import StreamSpec
-from .tables import arrow, best_of, change, headings, layout, short
+from .tables import Cell, arrow, headings, layout, rows, short
 
 
 @contextmanager
@@ -40,23 +40,18 @@ def live(console: Console, total: int) -> Iterator[Watch]:
 
 def accuracy_table(results: Sequence[Result]) -> Table:
     """Return class-mean accuracies with the change against Source: green up, red down, the best of a stream bold."""
-    methods, streams, cells = layout(results)
-    table = Table()
-    table.add_column("class-mean accuracy, %")
-    for heading in headings(streams):
+    table = Table("class-mean accuracy, %")
+    for heading in headings(layout(results)[1]):
         table.add_column(heading, justify="right")
-    for method in methods:
-        row = []
-        for stream in streams:
-            if (method, stream) not in cells:
-                row.append("")
-                continue
-            own = cells[method, stream].class_mean_accuracy
-            text = f"[bold]{100 * own:.1f}[/]" if own == best_of(cells, stream) else f"{100 * own:.1f}"
-            points = change(cells, method, stream)
-            if points is not None:
-                colour = "green" if points > 0 else "red"
-                text += f" [{colour}]{arrow(points):>5}[/]"
-            row.append(text)
-        table.add_row(method, *row)
+    for method, cells in rows(results):
+        table.add_row(method, *(_coloured(cell) for cell in cells))
     return table
+
+
+def _coloured(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    text = f"[bold]{cell.percent:.1f}[/]" if cell.best else f"{cell.percent:.1f}"
+    if cell.points is None:
+        return text
+    return f"{text} [{'green' if cell.points > 0 else 'red'}]{arrow(cell.points):>5}[/]"

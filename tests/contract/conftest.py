@@ -1,0 +1,22 @@
+"""Every test of the contract runs for every method, and where it asks for one, under every schedule."""
+
+import pytest
+import torch
+
+from sentences import FEW, METHODS, SCHEDULES
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return request.param
+
+
+def pytest_generate_tests(metafunc):
+    if "schedule" in metafunc.fixturenames:
+        pairs = [(m, s) for s in SCHEDULES for m in (METHODS if s == "every" else FEW)]
+        ids = [f"{m}-{s}" for m, s in pairs]
+        metafunc.parametrize(("method", "schedule"), [(m, SCHEDULES[s]) for m, s in pairs], ids=ids)
+    elif "method" in metafunc.fixturenames:
+        metafunc.parametrize("method", METHODS)

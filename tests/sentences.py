@@ -1,0 +1,85 @@
+"""Which methods and schedules the contract is tested with, and how adapters are made for it."""
+
+import io
+import itertools
+
+import torch
+
+import delta_tta
+from delta_tta.recipe import parse, sentences
+from nets import batches, conv_net
+
+WORDS_OF = {method: set(str(method).replace("delta", "tbr+dot").split("+")) for method in sentences()}
+
+
+def cover(size):
+    """Sentences in which every `size` words that can stand together do so at least once."""
+    wanted = {
+        pair for words in WORDS_OF.values() for pair in itertools.combinations(sorted(words), min(size, len(words)))
+    }
+    chosen = []
+    while wanted:
+        best = max(WORDS_OF, key=lambda m: sum(set(pair) <= WORDS_OF[m] for pair in wanted))
+        wanted -= {pair for pair in wanted if set(pair) <= WORDS_OF[best]}
+        chosen.append(best)
+    return chosen
+
+
+PAPER = ["bn", "tema", "tent", "tent+tema", "tent+tbr", "tent+dot", "pl+delta", "ent-w+delta", "lame", "eta", "eata"]
+FEW = sorted({*cover(1), "tent+delta", "eta+delta", "tent+delta+lame"})
+"""For the schedules other than "every": each word at least once."""
+METHODS = sorted({*cover(2), *PAPER, *FEW})
+SCHEDULES = {
+    "every": {},
+    "slow": {"update": "slow", "length": 8},
+    "window": {"update": "window", "length": 8},
+    "background": {"background": True},
+    "slow in background": {"update": "slow", "length": 8, "background": True},
+}
+
+
+def make(method, schedule=SCHEDULES["every"], net=None, device="cpu", shape=(3, 8, 8), **settings):
+    """An adapter that learns fast, so that a broken promise shows."""
+    net = (conv_net() if net is None else net).to(device)
+    like = next(net.parameters())
+    lr = 1e-3 if method == "memo" else 0.02  # a step of plain SGD on all weights
+    usual = {"optimizer": "adam", "lr": lr, "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "views": 2}
+    source = [x.to(like) for x in batches(2, seed=9, shape=shape)] if "eata" in method else None
+    return delta_tta.adapt(net, method, source=source, **{**usual, **schedule, **settings})
+
+
+def stream(count=5, size=5, device="cpu", **kwargs):
+    return [x.to(device) for x in batches(count, size=size, **kwargs)]
+
+
+def saved_and_loaded(state):
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    buffer.seek(0)
+    return torch.load(buffer, weights_only=True)
+
+
+def adapts(method):
+    return (parse(method).trains != "nothing" and method != "memo") or parse(method).statistics == "tema"
+
+
+def bakes(method):
+    """Whether a plain model can answer as it does."""
+    return parse(method).answer is None and method != "memo"
+
+
+def learns(method):
+    """Whether it has a loss."""
+    return parse(method).trains != "nothing"
+
+
+def assert_same_state(a, b):
+    assert type(a) is type(b) or isinstance(a, dict)
+    if isinstance(a, dict):
+        assert a.keys() == b.keys()
+        for key in a:
+            assert_same_state(a[key], b[key])
+    elif isinstance(a, torch.Tensor):
+        assert torch.equal(a, b)
+    else:
+        assert a == b
