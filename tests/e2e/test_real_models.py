@@ -110,3 +110,23 @@ def test_onnx_export_of_the_baked_model():
     session = onnxruntime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
     (logits,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
     assert np.allclose(logits, expected.numpy(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("vit_tiny_patch16_224", {"img_size": SIZE}), ("resnet50_gn", {})],
+    ids=["layer norm", "group norm"],
+)
+@pytest.mark.parametrize("method", ["tent+dot", "eta+dot+lame", "cotta", "memo"])
+def test_models_without_batch_norm_where_the_method_allows(name, options, method):
+    model = timm.create_model(name, num_classes=7, **options).eval()
+    source, x = snapshot(model), drifted()[:4]
+    with torch.no_grad():
+        before = model(x)
+    adapter = delta_tta.adapt(model, method, lr=1e-3, views=2, threshold=1.0, similarity=1.0)
+    for step in range(2):
+        assert adapter(drifted(step)[:4]).isfinite().all()
+    assert not torch.equal(adapter(x), before)
+    assert same(snapshot(adapter.unload()), source)
+    with pytest.raises(delta_tta.ModelError, match=r"the model has none\. Write 'tent\+dot' instead"):
+        delta_tta.adapt(model, "tent+delta")
