@@ -21,7 +21,7 @@ from ..errors import InputError, ModelError
 from ..metrics import Metrics
 from ..models import NamedModel, Outputs
 from ..normalisation import Normalisation
-from ..streams import Stream
+from ..streams import DomainStream, Stream
 
 SOURCE_IMAGES = 2000
 """How many images EATA's Fisher information is measured on, as its authors do."""
@@ -68,7 +68,7 @@ def evaluate(
     named: NamedModel,
     method: str,
     data: ImageSet,
-    stream: Stream,
+    stream: Stream | DomainStream,
     batch_size: int = 64,
     preset: str | None = None,
     on_batch: Callable[[int, Metrics], None] | None = None,
@@ -80,16 +80,17 @@ def evaluate(
     Args:
         named: the model, from `delta_tta.models.load`.
         method: see `delta_tta.adapt`, as are `preset` and the settings.
-        data: the images; the stream must be made from its labels.
-        stream: the order of arrival.
+        data: the images; the stream must be made from its labels. A stream over domains leads through `Joined` sets.
+        stream: the order of arrival; over several domains nothing is reset between them.
         batch_size: images at a time.
         preset: the paper's settings for a data set.
         on_batch: called after each batch with its size and the metrics so far.
         source: images of the training distribution, for the method "eata" alone.
         **settings: over the preset's.
     """
-    if stream.size != len(data):
-        raise InputError(f"The stream is over {stream.size} samples, but {data.name} has {len(data)}.")
+    size, name = _size_and_name(stream)
+    if size != len(data):
+        raise InputError(f"The stream is over {size} samples, but {data.name} has {len(data)}.")
     started = time.perf_counter()
     model = _with_outputs(named, data)
     metrics = Metrics(len(data.classes))
@@ -100,7 +101,7 @@ def evaluate(
     clean = None if source is None else _inputs(source, scale, batch_size, device)
     adapter = delta_tta.adapt(model, method, preset, source=clean, **settings)
     try:
-        for images, labels in data.batches(stream.indices, batch_size):
+        for images, labels in data.batches(list(stream), batch_size):
             logits = adapter(scale(images.to(device))).cpu()
             metrics.update(logits, labels)
             correct.append((logits.argmax(1) == labels).numpy())
@@ -122,7 +123,7 @@ def evaluate(
     }
     return Result(
         str(adapter.recipe),
-        str(stream.spec),
+        name,
         stream.digest,
         len(stream),
         metrics.class_mean_accuracy,
@@ -158,3 +159,10 @@ def _with_outputs(named: NamedModel, data: ImageSet) -> nn.Module:
             f"(and the data {len(data.classes)} classes)."
         )
     return Outputs(named.model, data.outputs)
+
+
+def _size_and_name(stream: Stream | DomainStream) -> tuple[int, str]:
+    if isinstance(stream, Stream):
+        return stream.size, str(stream.spec)
+    name = f"{stream.kind} over {', '.join(stream.domains)}, each {stream.within.spec}"
+    return stream.within.size * len(stream.domains), name

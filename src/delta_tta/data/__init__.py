@@ -6,7 +6,7 @@ from ..normalisation import Normalisation, NormalisationWarning, normalisation_o
 from .cifar import cifar, cifar_c
 from .embedded import demo
 from .folders import folder, imagenet_c, imagenet_r
-from .sets import ArraySet, Corrupted, FileSet, ImageSet, in_memory
+from .sets import ArraySet, Corrupted, FileSet, ImageSet, Joined, in_memory
 from .video import video, ytbb_sub
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Corrupted",
     "FileSet",
     "ImageSet",
+    "Joined",
     "Normalisation",
     "NormalisationWarning",
     "cifar",

@@ -182,6 +182,30 @@ class Corrupted(ImageSet):
         return {**super().describe(), **made}
 
 
+class Joined(ImageSet):
+    """Several sets of the same classes, one after another: what a stream over several domains leads through."""
+
+    def __init__(self, sets: Sequence[ImageSet]) -> None:
+        if not sets or any((s.classes, s.outputs) != (sets[0].classes, sets[0].outputs) for s in sets):
+            raise DataError("Expected one or more sets of the same classes to join.")
+        name = "; ".join(s.name for s in sets)
+        super().__init__(name, np.concatenate([s.labels for s in sets]), sets[0].classes, sets[0].outputs)
+        self.sets = tuple(sets)
+        self._ends = np.cumsum([len(s) for s in sets])
+
+    def take(self, indices: Sequence[int] | npt.NDArray[np.int64]) -> Images:
+        """Return the images at these places."""
+        places = np.asarray(indices, dtype=np.int64)
+        which = np.searchsorted(self._ends, places, side="right")
+        found: list[Images | None] = [None] * len(places)
+        for number in np.unique(which):
+            here = np.flatnonzero(which == number)
+            images = self.sets[number].take(places[here] - (self._ends[number] - len(self.sets[number])))
+            for place, image in zip(here, images, strict=True):
+                found[place] = image
+        return np.stack([image for image in found if image is not None])
+
+
 def in_memory(data: ImageSet) -> ArraySet:
     """Return a copy whose images are all in memory: worthwhile where many methods run over one small set."""
     copy = ArraySet(data.name, data.take(np.arange(len(data))), data.labels, data.classes)

@@ -10,7 +10,7 @@ import torch
 import delta_tta
 from delta_tta import bench, data, models
 from delta_tta.errors import InputError, MethodError, SettingError
-from delta_tta.streams import StreamSpec, stream
+from delta_tta.streams import StreamSpec, continual, stream
 from nets import conv_net
 
 HALF = data.Normalisation((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
@@ -106,6 +106,18 @@ def test_eata_sees_source_images_in_random_order(images):
     result = bench.evaluate(named(conv_net()), "eata", images, order, 16, source=images)
     assert result.method == "eata"
     assert result.about["settings"]["mean"] == (0.5, 0.5, 0.5)
+
+
+def test_a_continual_stream_resets_nothing_between_domains(images):
+    domains = ["fog", "contrast"]
+    sets = [data.Corrupted(images, name, 3) for name in domains]
+    order = stream(images.labels, "IS+CB")
+    whole = bench.evaluate(named(conv_net()), "tent+delta", data.Joined(sets), continual(order, domains), 20, lr=0.05)
+    assert whole.samples == 120
+    assert whole.stream == "continual over fog, contrast, each IS+CB, seed 2020"
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", lr=0.05)
+    right = [adapter(HALF(x)).argmax(1) == y for one in sets for x, y in one.batches(order.indices, 20)]
+    assert whole.correct.tolist() == torch.cat(right).tolist()
 
 
 def test_a_stream_of_another_set_is_refused(images):

@@ -72,6 +72,19 @@ def test_large_images_get_the_constants_of_imagenet():
     assert "imagenet constants" in data.Corrupted(large, "fog", 1).name
 
 
+def test_joined_sets_are_one_after_another(clean):
+    noisy = data.Corrupted(clean, "gaussian_noise", 1)
+    both = data.Joined([clean, noisy])
+    assert len(both) == 80
+    taken = both.take([79, 3, 40, 39])
+    assert (taken[[1, 3]] == clean.take([3, 39])).all()
+    assert (taken[[0, 2]] == noisy.take([39, 0])).all()
+    assert (both.labels == np.tile(clean.labels, 2)).all()
+    other = data.ArraySet("other", clean.images, clean.labels, "wxyz")
+    with pytest.raises(DataError, match="same classes"):
+        data.Joined([clean, other])
+
+
 def test_frost_says_where_its_pictures_come_from(clean):
     assert corruptions.frost_source() in data.Corrupted(clean, "frost", 1).describe()["corruption"]
 
