@@ -102,11 +102,14 @@ def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
 
 
 def _memory_fits(memory: dict[str, Tensor], classes: int, shapes: dict[str, torch.Size]) -> bool:
-    """Whether what a word remembers fits this model: a value a class, a teacher for each parameter, one step."""
+    """Whether what our words remember fits this model; what other words remember must be tensors."""
+    ours = {"z": (classes,), "average": (classes,), "counts": (classes,), "step": ()}
     teacher = {key.removeprefix("teacher."): value.shape for key, value in memory.items() if key.startswith("teacher.")}
-    others = {key: value for key, value in memory.items() if not key.startswith("teacher.")}
-    whole = not teacher or (teacher == shapes and "step" in others)
-    return whole and all(value.shape == (() if key == "step" else (classes,)) for key, value in others.items())
+    return (
+        all(isinstance(value, Tensor) and value.shape == ours.get(key, value.shape) for key, value in memory.items())
+        and (not teacher or teacher == shapes)
+        and (not teacher or "step" in memory)
+    )
 
 
 def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None:
