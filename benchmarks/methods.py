@@ -2,9 +2,10 @@
 
 python benchmarks/methods.py [--rounds 5] [--markdown FILE]
 
-ResNet-20 on 32×32 images, B = 64, two threads. Beside CoTTA and MEMO stand the straightforward ways, written plainly
-here: every image augmented by itself, always all 32 copies, one copy at a time. The bars: CoTTA at least 2 times and
-MEMO at least 3 times cheaper per sample than those. Prints Markdown; exits with 1 if a bar is missed.
+ResNet-20 on 32×32 images, B = 64, two threads, every sample trains. Beside CoTTA and MEMO stand the straightforward
+ways, written plainly here: every image augmented by itself, always all 32 copies; MEMO's copies run one at a time. The
+bars: CoTTA at least 2 times and MEMO at least 3 times cheaper per sample than those. Prints Markdown; exits with 1 if a
+bar is missed.
 """
 
 from __future__ import annotations
@@ -85,6 +86,11 @@ def plain_memo(net: nn.Module) -> Callable[[Tensor], Tensor]:
     return answer
 
 
+def everyone(method: str) -> dict[str, float]:
+    """Let every sample train: a method that trains on few is cheaper, but that depends on the stream."""
+    return {"threshold": 1e-3 if method.startswith("pl") else 2.0, "similarity": 1.0}
+
+
 def measured(call: Callable[[Tensor], Tensor], x: Tensor) -> float:
     start = time.perf_counter()
     call(x)
@@ -117,7 +123,10 @@ def main() -> None:
         with torch.inference_mode():
             return net(x)
 
-    adapters = {m: delta_tta.adapt(copy.deepcopy(net), m, "cifar10-c", source=batches[:2], **SCALE) for m in METHODS}
+    adapters = {
+        m: delta_tta.adapt(copy.deepcopy(net), m, "cifar10-c", source=batches[:2], **SCALE, **everyone(m))
+        for m in METHODS
+    }
     calls: dict[str, Callable[[Tensor], Tensor]] = {"plain eval": plain_eval, **adapters}
     slow = {"cotta": plain_cotta(net), "memo": plain_memo(net)}
     few = {"memo", *(f"plain {m}" for m in slow)}
