@@ -17,15 +17,15 @@ NOISE = 0.005
 
 
 class Draw:
-    """Uniform numbers from one generator, shaped to multiply images."""
+    """Uniform numbers from one generator, shaped to multiply images; each serves `each` images in a row."""
 
-    def __init__(self, generator: Generator, count: int, like: Tensor) -> None:
-        self.generator, self.count, self.like = generator, count, like
+    def __init__(self, generator: Generator, count: int, like: Tensor, each: int = 1) -> None:
+        self.generator, self.count, self.like, self.each = generator, count, like, each
 
     def uniform(self, low: float, high: float) -> Tensor:
         """Return one number an image, (N, 1, 1, 1)."""
         u = torch.rand(self.count, 1, 1, 1, generator=self.generator)
-        return (low + (high - low) * u).to(self.like)
+        return (low + (high - low) * u).to(self.like).repeat_interleave(self.each, 0)
 
     def normal(self, scale: float) -> Tensor:
         """Return noise of the images' shape."""

@@ -19,23 +19,29 @@ BITS = 4
 """Posterise keeps these: at MEMO's levels the rule 4 − ⌊0.4 · level⌋ never takes one away."""
 
 
-def augmix(x: Tensor, generator: Generator) -> Tensor:
-    """Return one AugMix copy of each image, (N, 3, H, W) in 0 to 1."""
-    draw = Draw(generator, len(x), x)
+def augmix(images: Tensor, copies: int, generator: Generator) -> Tensor:
+    """Return AugMix copies of images, (N, 3, H, W) in 0 to 1, as (copies, N, 3, H, W).
+
+    A copy draws its own numbers, the same for all images: so an image's copies do not depend on what is beside it.
+    """
+    shape = (copies, *images.shape)
+    draw = Draw(generator, copies, images, len(images))
+    x = images.expand(shape).flatten(0, 1)
     x = torch.where(draw.uniform(0, 1) < 0.5, x.flip(3), x)
-    x = _moved(x, draw, right=draw.uniform(-1 / 8, 1 / 8), down=draw.uniform(-1 / 8, 1 / 8))
-    exponential = -torch.rand(CHAINS, len(x), generator=generator).clamp(min=1e-12).log()
-    weights = (exponential / exponential.sum(0)).to(x).view(CHAINS, -1, 1, 1, 1)  # Dirichlet(1, 1, 1)
-    share = draw.uniform(0, 1)  # Beta(1, 1)
-    chains = x.repeat(CHAINS, 1, 1, 1)
+    x = _moved(x, draw, right=draw.uniform(-1 / 8, 1 / 8), down=draw.uniform(-1 / 8, 1 / 8)).view(shape)
+    exponential = -torch.rand(CHAINS, copies, generator=generator).clamp(min=1e-12).log()
+    weights = (exponential / exponential.sum(0)).to(x).view(CHAINS, copies, 1, 1, 1, 1)  # Dirichlet(1, 1, 1)
+    share = torch.rand(copies, 1, 1, 1, 1, generator=generator).to(x)  # Beta(1, 1)
+    chains = x.repeat(CHAINS, 1, 1, 1, 1)
     depth = torch.randint(1, DEPTH + 1, (len(chains),), generator=generator)
     for step in range(DEPTH):
         choice = torch.randint(0, len(OPERATIONS), (len(chains),), generator=generator)
         for number, operation in enumerate(OPERATIONS):
             here = ((choice == number) & (depth > step)).nonzero().flatten().to(x.device)
             if len(here):
-                chains[here] = operation(chains[here], Draw(generator, len(here), x))
-    mixed = (weights * chains.view(CHAINS, *x.shape)).sum(0)
+                draw = Draw(generator, len(here), x, len(images))
+                chains[here] = operation(chains[here].flatten(0, 1), draw).unflatten(0, (len(here), -1))
+    mixed = (weights * chains.view(CHAINS, *shape)).sum(0)
     return share * x + (1 - share) * mixed
 
 

@@ -7,13 +7,14 @@ over AugMix copies; then the image itself is predicted. The copies run as one ba
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Generator, Tensor
 
 from ..learner import Update
 from ..norms.layers import BatchStatistics
-from ..norms.statistics import at_least_float32
+from ..norms.statistics import batch_moments
 from ..norms.tbr import eval_norm
 from ..prediction import Prediction
 from ..signals import Outcome
@@ -23,6 +24,8 @@ from .whole import WholeLearner
 
 SOURCE_SHARE = 16 / 17
 """Of the source's statistics; the rest is the batch's, whatever its size."""
+AT_ONCE = 4_000_000
+"""Numbers in the copies made at once: AugMix needs about ten times their memory."""
 
 
 class SourceAndBatch(BatchStatistics):
@@ -33,8 +36,7 @@ class SourceAndBatch(BatchStatistics):
         s = self.source
         if s.running_mean is None or s.running_var is None:
             return super().frozen(x)
-        seen = at_least_float32(x.detach())  # constants for the gradient, as in MEMO's own program
-        var, mean = torch.var_mean(seen, [d for d in range(x.dim()) if d != 1], correction=0)
+        mean, var = batch_moments(x.detach())  # constants for the gradient, as in MEMO's own program
         mean = torch.lerp(mean, s.running_mean.to(mean.dtype), SOURCE_SHARE)
         var = torch.lerp(var, s.running_var.to(var.dtype), SOURCE_SHARE)
         return eval_norm(x, *self._affine, mean, (var + s.eps).sqrt())
@@ -52,8 +54,7 @@ class Memo(WholeLearner):
 
     def observe(self, x: Tensor, later: bool = False) -> tuple[Tensor, Update]:
         """Answer image by image."""
-        clean = self._pixels.of(x)
-        answers, losses = zip(*(self._one(x[i : i + 1], clean[i : i + 1]) for i in range(len(x))), strict=True)
+        answers, losses = zip(*(self._one(one, copies) for one, copies in self._with_copies(x)), strict=True)
         logits = torch.cat(answers)
         learnt = [loss for loss in losses if loss is not None]
 
@@ -69,10 +70,18 @@ class Memo(WholeLearner):
 
         return logits, update
 
-    def _one(self, x: Tensor, clean: Tensor) -> tuple[Tensor, float | None]:
+    def _with_copies(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Give each image, as a batch of one, and its copies; made for as many images at once as memory allows."""
+        views = self.settings.views
+        several = max(1, AT_ONCE // (views * max(1, x[0].numel())))
+        for images in x.split(several):
+            generator = Generator().manual_seed(self.settings.seed)
+            copies = augmix(self._pixels.of(images), views, generator)
+            for i in range(len(images)):
+                yield images[i : i + 1], self._pixels.back(copies[:, i], x)
+
+    def _one(self, x: Tensor, copies: Tensor) -> tuple[Tensor, float | None]:
         """Return the answer to one image, and the entropy before the step; None where no step could be taken."""
-        generator = Generator().manual_seed(self.settings.seed)
-        copies = self._pixels.back(augmix(clean.expand(self.settings.views, -1, -1, -1), generator), x)
         with torch.enable_grad():
             loss = marginal_entropy(Prediction(self._learnable(copies)).log_p)
         gradients = self._gradients(loss)

@@ -21,7 +21,11 @@ def pictures(count=4, side=16, seed=0):
     return torch.rand(count, 3, side, side, generator=generator(seed))
 
 
-@pytest.mark.parametrize("make", [views, augmix.augmix])
+def copies_by_augmix(x, numbers):
+    return augmix.augmix(x[:1], len(x), numbers)[:, 0]
+
+
+@pytest.mark.parametrize("make", [views, copies_by_augmix])
 def test_copies_are_images_and_differ_from_each_other(make):
     one = pictures(1).expand(8, -1, -1, -1)
     made = make(one, generator())
@@ -36,7 +40,8 @@ def test_copies_are_images_and_differ_from_each_other(make):
 @given(st.integers(0, 500))
 def test_augmix_stays_in_range_and_near_its_image(seed):
     x = pictures(3, 8, seed)
-    made = augmix.augmix(x, generator(seed))
+    made = augmix.augmix(x, 2, generator(seed))
+    assert made.shape == (2, *x.shape)
     assert made.isfinite().all()
     assert made.min() >= -1e-6
     assert made.max() <= 1 + 1e-6

@@ -8,7 +8,7 @@ from torch import nn
 
 import delta_tta
 from delta_tta import SettingError
-from delta_tta.methods import augmix, cotta
+from delta_tta.methods import augmix, cotta, memo
 from delta_tta.methods.augment import turn_hue, views
 from delta_tta.methods.memo import marginal_entropy
 from nets import batches, conv_net
@@ -86,9 +86,8 @@ def test_memo_steps_along_the_marginal_entropy_and_forgets():
     # image by image, plainly: statistics 16/17 source and 1/17 batch, one step of SGD on all parameters
     for i in range(3):
         twin = copy.deepcopy(conv_net()).eval()
-        copies = (
-            augmix.augmix((x[i : i + 1] * 0.5 + 0.5).expand(4, -1, -1, -1), torch.Generator().manual_seed(0)) - 0.5
-        ) / 0.5
+        pixels = augmix.augmix(x[i : i + 1] * 0.5 + 0.5, 4, torch.Generator().manual_seed(0))[:, 0]
+        copies = (pixels - 0.5) / 0.5
         log_p = plain_forward(twin, copies).log_softmax(1)
         mean = log_p.exp().mean(0)
         loss = -(mean * mean.log()).sum()
@@ -114,7 +113,9 @@ def plain_forward(net, x):
     return x
 
 
-def test_memo_answers_an_image_the_same_whatever_its_batch():
+@pytest.mark.parametrize("at_once", [memo.AT_ONCE, 1, 2 * 4 * 3 * 8 * 8])
+def test_memo_answers_an_image_the_same_whatever_its_batch(at_once, monkeypatch):
+    monkeypatch.setattr(memo, "AT_ONCE", at_once)
     x = batches(1, size=6)[0]
     adapter = delta_tta.adapt(conv_net(), "memo", lr=0.02, **SCALE)
     whole = adapter(x)
