@@ -25,8 +25,9 @@ def batch_moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and biased variance over batch and space, each (C,), in float32 or better."""
     if not x.is_cuda:
         x = at_least_float32(x)  # off CUDA the operator below would round its results to x's own type
-    if _fast_moments is not None and (x.is_cpu or x.is_cuda):
-        # private, but far quicker on a CPU than torch.var_mean: the operator under BatchNorm itself
+    if _fast_moments is not None and (x.is_cpu or x.is_cuda) and not torch.compiler.is_compiling():
+        # private, but far quicker on a CPU than torch.var_mean: the operator under BatchNorm itself; the compiler
+        # cannot see into it
         mean, var = _fast_moments(x, None, None, 0.0)
         return mean, var
     var, mean = torch.var_mean(x, [d for d in range(x.dim()) if d != 1], correction=0)
