@@ -1,6 +1,22 @@
 """The laboratory: run methods over streams and keep the results."""
 
-from .compare import SCENARIOS, compare, samples
+from .compare import compare, samples
 from .evaluate import Result, evaluate
+from .experiment import SCENARIOS, Cell, Experiment, Place, from_mapping, from_toml
+from .store import Store
+from .trace import Trace
 
-__all__ = ["SCENARIOS", "Result", "compare", "evaluate", "samples"]
+__all__ = [
+    "SCENARIOS",
+    "Cell",
+    "Experiment",
+    "Place",
+    "Result",
+    "Store",
+    "Trace",
+    "compare",
+    "evaluate",
+    "from_mapping",
+    "from_toml",
+    "samples",
+]

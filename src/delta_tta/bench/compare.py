@@ -12,14 +12,7 @@ from ..models import NamedModel
 from ..settings import make_settings
 from ..streams import Stream, StreamSpec, stream
 from .evaluate import Result, evaluate
-
-SCENARIOS: tuple[StreamSpec, ...] = (
-    StreamSpec("IS+CB"),
-    StreamSpec("DS+CB", rho=0.1),
-    StreamSpec("IS+CI", pi=0.05),
-    StreamSpec("DS+CI", rho=0.5, pi=0.05),
-)
-"""The paper's four test scenarios."""
+from .experiment import SCENARIOS
 
 Watch = Callable[[str, StreamSpec, int, Metrics], None]
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -18,10 +17,11 @@ import delta_tta
 
 from ..data.sets import ImageSet
 from ..errors import InputError, ModelError
-from ..metrics import Metrics
+from ..metrics import Metrics, class_mean_accuracy
 from ..models import NamedModel, Outputs
 from ..normalisation import Normalisation
 from ..streams import DomainStream, Stream
+from .trace import Statistics, Trace
 
 SOURCE_IMAGES = 2000
 """How many images EATA's Fisher information is measured on, as its authors do."""
@@ -41,9 +41,10 @@ class Result:
         ece: expected calibration error.
         prediction_std: spread of the numbers of predictions per class.
         prediction_range: most minus fewest predictions of a class.
-        correct: whether each sample was predicted right, in the order of arrival.
+        domains: class-mean accuracy in each domain of a stream over several; otherwise empty.
         seconds: of the whole run, data included.
         about: model, normalisation, data, batch size, settings, versions.
+        trace: what happened along the stream.
     """
 
     method: str
@@ -55,13 +56,14 @@ class Result:
     ece: float
     prediction_std: float
     prediction_range: int
-    correct: npt.NDArray[np.bool_]
+    domains: dict[str, float]
     seconds: float
     about: dict[str, Any]
+    trace: Trace = dataclasses.field(repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything but the trace, ready for JSON."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "correct"}
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "trace"}
 
 
 def evaluate(
@@ -73,6 +75,7 @@ def evaluate(
     preset: str | None = None,
     on_batch: Callable[[int, Metrics], None] | None = None,
     source: ImageSet | None = None,
+    watch_statistics: bool = False,
     **settings: Any,
 ) -> Result:
     """Adapt the model by `method` while it predicts the stream; the model is as it was afterwards.
@@ -86,6 +89,7 @@ def evaluate(
         preset: the paper's settings for a data set.
         on_batch: called after each batch with its size and the metrics so far.
         source: images of the training distribution, for the method "eata" alone.
+        watch_statistics: keep the statistics of a layer in the middle, batch by batch, in the trace.
         **settings: over the preset's.
     """
     size, name = _size_and_name(stream)
@@ -94,21 +98,25 @@ def evaluate(
     started = time.perf_counter()
     model = _with_outputs(named, data)
     metrics = Metrics(len(data.classes))
-    correct = []
+    predicted, true = [], []
     scale = named.normalisation
     settings = {"mean": scale.mean, "std": scale.std, **settings}
     device = next(named.model.parameters()).device
     clean = None if source is None else _inputs(source, scale, batch_size, device)
     adapter = delta_tta.adapt(model, method, preset, source=clean, **settings)
+    watched = Statistics(adapter) if watch_statistics else None
     try:
         for images, labels in data.batches(list(stream), batch_size):
             logits = adapter(scale(images.to(device))).cpu()
             metrics.update(logits, labels)
-            correct.append((logits.argmax(1) == labels).numpy())
+            predicted.append(logits.argmax(1).int().numpy())
+            true.append(labels.int().numpy())
             if on_batch is not None:
                 on_batch(len(labels), metrics)
     finally:
+        statistics = watched.stop() if watched is not None else {}
         adapter.unload()
+    trace = Trace(np.concatenate(predicted), np.concatenate(true), statistics)
     about = {
         **named.describe(),
         **data.describe(),
@@ -131,9 +139,10 @@ def evaluate(
         metrics.expected_calibration_error,
         metrics.prediction_std,
         metrics.prediction_range,
-        np.concatenate(correct),
+        _by_domain(stream, trace),
         time.perf_counter() - started,
         about,
+        trace,
     )
 
 
@@ -159,6 +168,14 @@ def _with_outputs(named: NamedModel, data: ImageSet) -> nn.Module:
             f"(and the data {len(data.classes)} classes)."
         )
     return Outputs(named.model, data.outputs)
+
+
+def _by_domain(stream: Stream | DomainStream, trace: Trace) -> dict[str, float]:
+    if isinstance(stream, Stream):
+        return {}
+    predicted, labels = torch.from_numpy(trace.predicted), torch.from_numpy(trace.labels)
+    places = {name: torch.from_numpy(stream.which == number) for number, name in enumerate(stream.domains)}
+    return {name: class_mean_accuracy(predicted[here], labels[here]) for name, here in places.items() if here.any()}
 
 
 def _size_and_name(stream: Stream | DomainStream) -> tuple[int, str]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from ..normalisation import Normalisation, NormalisationWarning, normalisation_of
 from .cifar import cifar, cifar_c
+from .derived import Corrupted, Fewer, Joined, in_memory, on_disk
 from .embedded import demo
 from .folders import folder, imagenet_c, imagenet_r
-from .sets import ArraySet, Corrupted, FileSet, ImageSet, Joined, in_memory
+from .sets import ArraySet, FileSet, ImageSet
 from .video import video, ytbb_sub
 
 __all__ = [
     "ArraySet",
     "Corrupted",
+    "Fewer",
     "FileSet",
     "ImageSet",
     "Joined",
@@ -25,6 +27,7 @@ __all__ = [
     "imagenet_r",
     "in_memory",
     "normalisation_of",
+    "on_disk",
     "video",
     "ytbb_sub",
 ]

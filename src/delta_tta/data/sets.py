@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from .. import corruptions
-from ..corruptions.constants import ConstantSet
 from ..errors import DataError, InputError
 
 Images = npt.NDArray[np.uint8]
@@ -70,8 +69,25 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         """Return what a result must say about its data."""
         return {"data": self.name, "samples": len(self), "classes": len(self.classes)}
 
+    def fingerprint(self) -> str:
+        """Return 16 hex digits that change when the images or labels do; wherever the files lie."""
+        return fingerprint(self.labels, "/".join(self.classes), *self._identity())
+
+    def _identity(self) -> Sequence[npt.NDArray[Any] | str]:
+        """Return what makes these images these images."""
+        raise NotImplementedError
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name}: {len(self)} images, {len(self.classes)} classes)"
+
+
+def fingerprint(*parts: npt.NDArray[Any] | str) -> str:
+    """Return 16 hex digits of sha256 over arrays and texts."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()[:16]
 
 
 def as_tensor(images: Images) -> Tensor:
@@ -93,6 +109,9 @@ class ArraySet(ImageSet):
     def take(self, indices: Sequence[int] | npt.NDArray[np.int64]) -> Images:
         """Return the images at these places."""
         return np.asarray(self.images[np.asarray(indices, dtype=np.int64)])
+
+    def _identity(self) -> Sequence[npt.NDArray[Any] | str]:
+        return [self.images]
 
 
 class FileSet(ImageSet):
@@ -128,6 +147,10 @@ class FileSet(ImageSet):
         """Return the images at these places."""
         return np.stack([read_image(self.paths[i], self.size, self.resize) for i in indices])
 
+    def _identity(self) -> Sequence[npt.NDArray[Any] | str]:
+        """Names and sizes: reading fifty thousand files would take longer than many a run."""
+        return [f"{self.size} {self.resize}", *(f"{path.name} {path.stat().st_size}" for path in self.paths)]
+
 
 def read_image(path: Path, size: int | None, resize: int = 0) -> Images:
     """Return one RGB image file, uint8 (H, W, 3), scaled and cut to a square as `FileSet` says (None: as it is)."""
@@ -148,67 +171,3 @@ def read_image(path: Path, size: int | None, resize: int = 0) -> Images:
         left, top = (width - size) // 2, (height - size) // 2
         picture = picture.resize((width, height), Image.Resampling.BILINEAR).crop((left, top, left + size, top + size))
     return np.asarray(picture)
-
-
-class Corrupted(ImageSet):
-    """Another set, corrupted as it is read; the same image always gets the same corruption.
-
-    Args:
-        base: the clean set.
-        corruption: see `delta_tta.corruptions`.
-        severity: 1 to 5.
-        constants: "cifar" or "imagenet"; None takes CIFAR's for images of at most 64 pixels a side.
-        seed: of the random draws.
-    """
-
-    def __init__(
-        self, base: ImageSet, corruption: str, severity: int = 5, constants: ConstantSet | None = None, seed: int = 0
-    ) -> None:
-        side = max(base.take([0]).shape[1:3])
-        self._constants: ConstantSet = constants or ("cifar" if side <= 64 else "imagenet")
-        self._what = corruptions.describe(corruption, severity, self._constants)  # refuses wrong names here
-        super().__init__(f"{base.name}, {self._what}", base.labels, base.classes, base.outputs)
-        self.base, self.corruption, self.severity, self.seed = base, corruption, severity, seed
-
-    def take(self, indices: Sequence[int] | npt.NDArray[np.int64]) -> Images:
-        """Return the images at these places, corrupted."""
-        images = self.base.take(indices)
-        places = np.asarray(indices, dtype=np.int64)
-        return corruptions.corrupt(images, self.corruption, self.severity, self._constants, self.seed, index=places)
-
-    def describe(self) -> dict[str, Any]:
-        """Return what a result must say about its data."""
-        made = {"corruption": self._what, "corruption seed": self.seed, "made": "on the fly"}
-        return {**super().describe(), **made}
-
-
-class Joined(ImageSet):
-    """Several sets of the same classes, one after another: what a stream over several domains leads through."""
-
-    def __init__(self, sets: Sequence[ImageSet]) -> None:
-        if not sets or any((s.classes, s.outputs) != (sets[0].classes, sets[0].outputs) for s in sets):
-            raise DataError("Expected one or more sets of the same classes to join.")
-        name = "; ".join(s.name for s in sets)
-        super().__init__(name, np.concatenate([s.labels for s in sets]), sets[0].classes, sets[0].outputs)
-        self.sets = tuple(sets)
-        self._ends = np.cumsum([len(s) for s in sets])
-
-    def take(self, indices: Sequence[int] | npt.NDArray[np.int64]) -> Images:
-        """Return the images at these places."""
-        places = np.asarray(indices, dtype=np.int64)
-        which = np.searchsorted(self._ends, places, side="right")
-        found: list[Images | None] = [None] * len(places)
-        for number in np.unique(which):
-            here = np.flatnonzero(which == number)
-            images = self.sets[number].take(places[here] - (self._ends[number] - len(self.sets[number])))
-            for place, image in zip(here, images, strict=True):
-                found[place] = image
-        return np.stack([image for image in found if image is not None])
-
-
-def in_memory(data: ImageSet) -> ArraySet:
-    """Return a copy whose images are all in memory: worthwhile where many methods run over one small set."""
-    copy = ArraySet(data.name, data.take(np.arange(len(data))), data.labels, data.classes)
-    copy.outputs = data.outputs
-    copy.describe = data.describe  # type: ignore[method-assign]  # a copy is about the same data
-    return copy

@@ -31,7 +31,7 @@ def accuracy_over_stream(results: Sequence[Result], path: Path, title: str, wind
                 continue
             result = cells[method, stream]
             colour = COLOURS[number % len(COLOURS)]
-            seen, line = trailing_mean(result.correct, window)
+            seen, line = trailing_mean(result.trace.correct, window)
             dashes = (0, (4, 1.5)) if number % 2 == 0 and number else "-"  # lines may lie on top of each other
             panel.plot(seen, 100 * line, color=colour, ls=dashes, lw=1.6, label=method)
         panel.set_title(short(stream), fontsize=11)

@@ -38,7 +38,7 @@ def test_it_is_the_plain_loop(images):
     for x, y in images.batches(order.indices, 16):
         right.append(adapter((x / 255 - 0.5) / 0.5).argmax(1) == y)
     plain = torch.cat(right)
-    assert result.correct.tolist() == plain.tolist()
+    assert result.trace.correct.tolist() == plain.tolist()
     labels = torch.from_numpy(images.labels[order.indices])
     by_class = [plain[labels == c].double().mean() for c in range(5)]
     assert result.class_mean_accuracy == pytest.approx(float(torch.stack(by_class).mean()))
@@ -68,7 +68,7 @@ def test_a_result_says_all_that_determines_it(images):
     said = json.loads(json.dumps(result.as_dict()))
     assert said["stream"] == "IS+CI (π=0.5), seed 2020"
     assert said["digest"] == order.digest
-    assert said["samples"] == len(order) == len(result.correct)
+    assert said["samples"] == len(order) == len(result.trace.correct)
     about = said["about"]
     assert about["settings"]["alpha"] == 0.9
     assert about["settings"]["lr"] == 1e-3
@@ -85,7 +85,7 @@ def test_only_the_outputs_of_the_datas_classes_count(images):
     result = bench.evaluate(named(net), "source", images, order)
     x, y = next(images.batches(order.indices, 60))
     wanted = net((x / 255 - 0.5) / 0.5)[:, [11, 3, 0, 7, 2]].argmax(1) == y
-    assert result.correct.tolist() == wanted.tolist()
+    assert result.trace.correct.tolist() == wanted.tolist()
 
 
 def test_a_model_of_exactly_the_datas_classes_is_taken_as_it_is(images):
@@ -94,7 +94,8 @@ def test_a_model_of_exactly_the_datas_classes_is_taken_as_it_is(images):
     result = bench.evaluate(named(conv_net(classes=5)), "source", images, order)
     images.outputs = None
     assert (
-        result.correct.tolist() == bench.evaluate(named(conv_net(classes=5)), "source", images, order).correct.tolist()
+        result.trace.correct.tolist()
+        == bench.evaluate(named(conv_net(classes=5)), "source", images, order).trace.correct.tolist()
     )
     images.outputs = (11, 3, 0, 7, 2)
     with pytest.raises(delta_tta.ModelError, match="needs output 11 of an ImageNet model, but tiny has 8 outputs"):
@@ -117,7 +118,7 @@ def test_a_continual_stream_resets_nothing_between_domains(images):
     assert whole.stream == "continual over fog, contrast, each IS+CB, seed 2020"
     adapter = delta_tta.adapt(conv_net(), "tent+delta", lr=0.05)
     right = [adapter(HALF(x)).argmax(1) == y for one in sets for x, y in one.batches(order.indices, 20)]
-    assert whole.correct.tolist() == torch.cat(right).tolist()
+    assert whole.trace.correct.tolist() == torch.cat(right).tolist()
 
 
 def test_a_stream_of_another_set_is_refused(images):
@@ -135,7 +136,7 @@ def test_compare_runs_each_method_on_each_stream_from_the_source(images):
     )
     assert [(r.method, r.stream) for r in results] == [(m, str(s)) for m in ("source", "tent") for s in scenarios]
     alone = bench.evaluate(named(conv_net()), "tent", images, stream(images.labels, "IS+CB"), 16)
-    assert results[2].correct.tolist() == alone.correct.tolist()
+    assert results[2].trace.correct.tolist() == alone.trace.correct.tolist()
     assert sum(size for *_, size in seen) == 2 * bench.samples(images, scenarios) == sum(r.samples for r in results)
 
 

@@ -8,6 +8,7 @@ from PIL import Image
 from rich.console import Console
 
 from delta_tta.bench import Result
+from delta_tta.bench.trace import Trace
 from delta_tta.report import accuracy_over_stream, markdown
 from delta_tta.report.figures import trailing_mean
 from delta_tta.report.tables import arrow, mean_over_data
@@ -18,7 +19,9 @@ DRAW = np.random.default_rng(0)
 
 def result(method, stream, accuracy, samples=400):
     correct = DRAW.random(samples) < accuracy
-    return Result(method, f"{stream}, seed 2020", "0" * 16, samples, accuracy, accuracy, 0.1, 1.0, 2, correct, 1.0, {})
+    trace = Trace(correct.astype(np.int32), np.ones(samples, np.int32))
+    name = f"{stream}, seed 2020"
+    return Result(method, name, "0" * 16, samples, accuracy, accuracy, 0.1, 1.0, 2, {}, 1.0, {}, trace)
 
 
 @pytest.fixture

@@ -1,0 +1,238 @@
+"""Experiments as values: what is to be run, cell by cell, from Python, the command line or a TOML file."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from .. import recipe
+from ..corruptions.constants import TYPES, VALIDATION
+from ..errors import InputError, SettingError, nearest
+from ..settings import make_settings
+from ..streams import StreamSpec
+
+CLEAN = "none"
+FAMILIES = ("gaussian_noise", "motion_blur", "fog", "jpeg_compression")
+"""One corruption of each: noise, blur, weather, digital."""
+GROUPS: Mapping[str, tuple[str, ...]] = {"all": TYPES, "families": FAMILIES, "validation": VALIDATION}
+"""Names that stand for several corruptions."""
+SCENARIOS: tuple[StreamSpec, ...] = (
+    StreamSpec("IS+CB"),
+    StreamSpec("DS+CB", rho=0.1),
+    StreamSpec("IS+CI", pi=0.05),
+    StreamSpec("DS+CI", rho=0.5, pi=0.05),
+)
+"""The paper's four test scenarios."""
+
+Kind = Literal["demo", "cifar", "cifar-c", "imagenet-c", "imagenet-r", "folder", "video"]
+Order = Literal["each", "continual", "mixed"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """On what an experiment runs: images and a model.
+
+    Attributes:
+        data: "demo" (the embedded images); "cifar" and "folder", clean images that are corrupted on the fly; "cifar-c"
+            and "imagenet-c", corrupted ones; "imagenet-r"; "video", a manifest of frames.
+        path: where the images are.
+        model: see `delta_tta.models.load`.
+        weights: likewise.
+        preset: the paper's settings for a data set.
+        images: only so many of the images, as many of each class; None for all.
+    """
+
+    data: Kind = "demo"
+    path: str | None = None
+    model: str = "resnet20-cifar10"
+    weights: str | None = None
+    preset: str | None = "cifar10-c"
+    images: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.data not in get_args(Kind):
+            raise SettingError(f"Unknown data {self.data!r}.{nearest(str(self.data), get_args(Kind))}")
+        if (self.path is None) != (self.data == "demo"):
+            raise SettingError(
+                "Expected no `path` for the embedded images."
+                if self.path
+                else f"Expected `path`, where the data {self.data!r} is, but there is none."
+            )
+        if self.images is not None and (not isinstance(self.images, int) or self.images < 1):
+            raise SettingError(f"Expected `images` to be an integer of at least 1, but got {self.images!r}.")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: a method over one stream. What it is called and where the files lie does not change its result.
+
+    Attributes:
+        place: images and model.
+        method: in the paper's notation.
+        stream: the order of arrival, with its seed.
+        corruptions: one, or several that come one after another ("continual") or all at once ("mixed") without a reset.
+        order: which; "each" for one.
+        severity: of the corruptions, 1 to 5.
+        batch_size: images at a time.
+        settings: over the preset's, in the order of their names.
+        statistics: whether the statistics of a layer are kept in the trace.
+    """
+
+    place: Place
+    method: str
+    stream: StreamSpec
+    corruptions: tuple[str, ...] = ("motion_blur",)
+    order: Order = "each"
+    severity: int = 5
+    batch_size: int = 64
+    settings: tuple[tuple[str, Any], ...] = ()
+    statistics: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "method", str(recipe.parse(self.method)))
+        object.__setattr__(self, "settings", tuple(sorted(dict(self.settings).items())))
+        make_settings(self.place.preset, dict(self.settings))
+        for name in self.corruptions:
+            if name not in (*TYPES, *VALIDATION, CLEAN):
+                raise SettingError(f"Unknown corruption {name!r}.{nearest(name, (*TYPES, *VALIDATION, CLEAN))}")
+        if self.severity not in range(1, 6):
+            raise SettingError(f"Expected `severity` to be an integer from 1 to 5, but got {self.severity!r}.")
+        if not isinstance(self.batch_size, int) or self.batch_size < 1:
+            raise SettingError(f"Expected `batch_size` to be an integer of at least 1, but got {self.batch_size!r}.")
+        if self.order not in get_args(Order) or (self.order == "each") != (len(self.corruptions) == 1):
+            raise SettingError(
+                f"Expected one corruption for the order 'each' and several for 'continual' or 'mixed', but got "
+                f"{len(self.corruptions)} and {self.order!r}."
+            )
+
+    def __str__(self) -> str:
+        what = f"{self.corruptions[0]} {self.severity}" if self.order == "each" else self.order
+        extra = "".join(f", {name}={value}" for name, value in self.settings)
+        return f"{self.method} on {what}, {self.stream}, B={self.batch_size}{extra}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it ready for JSON."""
+        return {**dataclasses.asdict(self), "stream": str(self.stream), "settings": dict(self.settings)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Cell:
+        """Read what `as_dict` wrote."""
+        own = {
+            **values,
+            "place": Place(**values["place"]),
+            "stream": StreamSpec.parse(values["stream"]),
+            "corruptions": tuple(values["corruptions"]),
+            "settings": tuple(values["settings"].items()),
+        }
+        return cls(**own)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Methods × scenarios × corruptions × severities × batch sizes × seeds on one place.
+
+    `reset` "each shift" starts every corruption from the source; "never" goes on from one to the next.
+    """
+
+    methods: tuple[str, ...]
+    place: Place = field(default_factory=Place)
+    scenarios: tuple[StreamSpec, ...] = SCENARIOS
+    corruptions: tuple[str, ...] = ("motion_blur",)
+    severities: tuple[int, ...] = (5,)
+    batch_sizes: tuple[int, ...] = (64,)
+    seeds: tuple[int, ...] = (2020,)
+    reset: Literal["each shift", "never"] = "each shift"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    statistics: bool = False
+
+    def cells(self) -> list[Cell]:
+        """Return the cells, those on the same images next to each other; wrong values are refused here."""
+        if self.reset not in ("each shift", "never"):
+            raise SettingError(f"Expected `reset` to be 'each shift' or 'never', but got {self.reset!r}.")
+        names = tuple(itertools.chain.from_iterable(GROUPS.get(name, (name,)) for name in self.corruptions))
+        for what, values in (("methods", self.methods), ("scenarios", self.scenarios), ("corruptions", names)):
+            if not values:
+                raise SettingError(f"Expected at least one of the {what}, but there is none.")
+        together = self.reset == "never" and len(names) > 1
+        axes = itertools.product(
+            [names] if together else [(name,) for name in names],
+            self.severities,
+            self.seeds,
+            self.scenarios,
+            self.batch_sizes,
+            self.methods,
+        )
+        cells = [
+            Cell(
+                self.place,
+                method,
+                dataclasses.replace(scenario, seed=seed),
+                corruption,
+                "continual" if together else "each",
+                severity,
+                batch_size,
+                tuple(self.settings.items()),
+                self.statistics,
+            )
+            for corruption, severity, seed, scenario, batch_size, method in axes
+        ]
+        return list(dict.fromkeys(cells))
+
+
+def from_mapping(values: Mapping[str, Any], root: Path | None = None) -> Experiment:
+    """Return the experiment that a TOML file or a command line describes; unknown keys are errors.
+
+    Args:
+        values: the fields of `Place` and `Experiment`, all on one level; `settings` is a table of its own. Scenarios
+            are texts such as "DS+CB (rho=0.1)".
+        root: relative paths start here.
+    """
+    places = [one.name for one in dataclasses.fields(Place)]
+    others = [one.name for one in dataclasses.fields(Experiment) if one.name != "place"]
+    for name in values:
+        if name not in (*places, *others):
+            raise SettingError(f"Unknown key {name!r}.{nearest(name, (*places, *others))}")
+    if "methods" not in values:
+        raise SettingError("Expected `methods`, such as ['tent', 'tent+delta'], but there is none.")
+    given = {name: _listed(name, values[name]) for name in others if name in values}
+    if "scenarios" in given:
+        given["scenarios"] = tuple(StreamSpec.parse(text) for text in given["scenarios"])
+    place = {name: values[name] for name in places if name in values}
+    if root is not None:
+        for name in ("path", "weights"):
+            if isinstance(place.get(name), str) and (root / place[name]).exists():
+                place[name] = str((root / place[name]).resolve())
+    return Experiment(place=Place(**place), **given)
+
+
+def from_toml(path: Path) -> Experiment:
+    """Read an experiment; paths in it are relative to the file."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        with path.open("rb") as file:
+            values = tomllib.load(file)
+    except FileNotFoundError:
+        raise InputError(f"Expected an experiment (TOML) at {path}, but there is none.") from None
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path} is not readable as TOML: {error}.") from None
+    return from_mapping(values, path.parent)
+
+
+def _listed(name: str, value: Any) -> Any:
+    """Return lists as tuples; a single word where several are possible is a list of one."""
+    kinds = {"methods": str, "scenarios": str, "corruptions": str, "severities": int, "batch_sizes": int, "seeds": int}
+    if name not in kinds:
+        return value
+    values: Sequence[Any] = (value,) if isinstance(value, (str, int)) else tuple(value)
+    wrong = [one for one in values if not isinstance(one, kinds[name]) or isinstance(one, bool)]
+    if wrong:
+        raise SettingError(f"Expected `{name}` to be a list of {kinds[name].__name__}, but got {wrong[0]!r}.")
+    return tuple(values)

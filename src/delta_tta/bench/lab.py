@@ -1,0 +1,159 @@
+"""Runs cells in one process: loads images and models once, and knows what determines a result."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import data, models, recipe
+from ..data.sets import ImageSet, fingerprint
+from ..errors import SettingError
+from ..metrics import Metrics
+from ..settings import make_settings
+from ..streams import DomainStream, Stream, continual, mixed, stream
+from .evaluate import Result, evaluate
+from .experiment import CLEAN, Cell, Place
+
+PROTOCOL = 1
+"""Raised when the same cell no longer means the same result, so that old ones are not taken for new."""
+
+
+class Lab:
+    """What cells need, kept from one to the next; corrupted images lie in `cache`, shared by all processes."""
+
+    def __init__(self, cache: Path) -> None:
+        self.cache = cache
+        self._clean: dict[Place, ImageSet] = {}
+        self._sets: dict[tuple[Place, str, int], ImageSet] = {}
+        self._models: dict[tuple[str, str | None], tuple[models.NamedModel, str]] = {}
+        self._prints: dict[tuple[Place, str, int], str] = {}
+
+    def clean(self, place: Place) -> ImageSet:
+        """Return the images as they are without corruption; for those that are always corrupted, an error."""
+        if place not in self._clean:
+            self._clean[place] = _fewer(_clean(place), place)
+        return self._clean[place]
+
+    def images(self, place: Place, corruption: str, severity: int) -> ImageSet:
+        """Return the images of one corruption; what is corrupted on the fly is made once and kept on disk."""
+        where = (place, corruption, severity)
+        if where not in self._sets:
+            found = self._described(*where)
+            self._sets[where] = data.on_disk(found, self.cache) if isinstance(found, data.Corrupted) else found
+        return self._sets[where]
+
+    def _described(self, place: Place, corruption: str, severity: int) -> ImageSet:
+        """Return the set, with nothing made yet."""
+        if place.data in ("cifar-c", "imagenet-c") and corruption != CLEAN:
+            assert place.path is not None
+            read = data.cifar_c if place.data == "cifar-c" else data.imagenet_c
+            return _fewer(read(place.path, corruption, severity), place)
+        if corruption == CLEAN:
+            return self.clean(place)
+        if place.data in ("imagenet-r", "video"):
+            raise SettingError(f"The data {place.data!r} comes as it is: expected the corruption '{CLEAN}'.")
+        return data.Corrupted(self.clean(place), corruption, severity)
+
+    def model(self, place: Place) -> models.NamedModel:
+        """Return the model; `evaluate` leaves it as it was."""
+        return self._model(place)[0]
+
+    def _model(self, place: Place) -> tuple[models.NamedModel, str]:
+        where = (place.model, place.weights)
+        if where not in self._models:
+            named = models.load(place.model, place.weights)
+            values = [f"{name}" for name in named.model.state_dict()]
+            arrays = [value.detach().cpu().numpy() for value in named.model.state_dict().values()]
+            self._models[where] = (named, fingerprint(str(named.normalisation), *values, *arrays))
+        return self._models[where]
+
+    def stream(self, cell: Cell) -> Stream | DomainStream:
+        """Return the order of arrival."""
+        labels = self._described(cell.place, cell.corruptions[0], cell.severity).labels
+        spec = cell.stream
+        within = stream(labels, spec.scenario, rho=spec.rho, pi=spec.pi, seed=spec.seed, pieces=spec.pieces)
+        if cell.order == "each":
+            return within
+        return (continual if cell.order == "continual" else mixed)(within, cell.corruptions)
+
+    def identity(self, cell: Cell) -> dict[str, Any]:
+        """Return everything that determines the cell's result; where files lie is not of it, what is in them is."""
+        method = recipe.parse(cell.method)
+        whole = method.objective or method.whole
+        return {
+            "protocol": PROTOCOL,
+            "images": [self._print(cell.place, name, cell.severity) for name in cell.corruptions],
+            "source images": self._print(cell.place, CLEAN, cell.severity) if _needs_source(cell) else None,
+            "model": self._model(cell.place)[1],
+            "method": cell.method,
+            "settings": dataclasses.asdict(make_settings(cell.place.preset, dict(cell.settings), whole)),
+            "stream": str(cell.stream),
+            "digest": self.stream(cell).digest,
+            "order": cell.order,
+            "batch size": cell.batch_size,
+            "statistics": cell.statistics,
+        }
+
+    def key(self, cell: Cell) -> str:
+        """Return the identity as 32 hex digits."""
+        text = json.dumps(self.identity(cell), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def _print(self, place: Place, corruption: str, severity: int) -> str:
+        where = (place, corruption, severity)
+        if where not in self._prints:
+            self._prints[where] = self._described(*where).fingerprint()
+        return self._prints[where]
+
+    def run(self, cell: Cell, on_batch: Callable[[int, Metrics], None] | None = None) -> Result:
+        """Run one cell."""
+        sets = [self.images(cell.place, name, cell.severity) for name in cell.corruptions]
+        images = sets[0] if cell.order == "each" else data.Joined(sets)
+        source = self.clean(cell.place) if _needs_source(cell) else None
+        named = self.model(cell.place)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        named.model.to(device)
+        result = evaluate(
+            named,
+            cell.method,
+            images,
+            self.stream(cell),
+            cell.batch_size,
+            cell.place.preset,
+            on_batch,
+            source,
+            cell.statistics,
+            **dict(cell.settings),
+        )
+        return dataclasses.replace(result, about={**result.about, "identity": self.identity(cell)})
+
+
+def _needs_source(cell: Cell) -> bool:
+    return recipe.parse(cell.method).objective == "eata"
+
+
+def _clean(place: Place) -> ImageSet:
+    if place.data == "demo":
+        return data.demo()
+    assert place.path is not None
+    if place.data == "cifar":
+        return data.cifar(place.path)
+    if place.data == "folder":
+        return data.folder(place.path, size=None)
+    if place.data == "imagenet-r":
+        return data.imagenet_r(place.path)
+    if place.data == "video":
+        return data.video(place.path)
+    raise SettingError(f"The data {place.data!r} has no clean images; name the corruptions, or give clean images.")
+
+
+def _fewer(images: ImageSet, place: Place) -> ImageSet:
+    if place.images is None or place.images >= len(images):
+        return images
+    return data.Fewer(images, place.images)

@@ -1,0 +1,174 @@
+"""Results in one SQLite file: a row a cell, its trace beside it. Safe against kill -9 and against two runs at once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError
+from .evaluate import Result
+from .experiment import Cell
+from .trace import Trace
+
+APPLICATION = 0x44545441
+"""In the header of the file: a store of delta-tta, not anybody's database."""
+SCHEMA = 1
+SILENT = 120.0
+"""Seconds after which a claim from another machine counts as abandoned."""
+TABLES = """
+CREATE TABLE cells (key TEXT PRIMARY KEY, cell TEXT NOT NULL, result TEXT NOT NULL, finished REAL NOT NULL);
+CREATE TABLE traces (key TEXT PRIMARY KEY REFERENCES cells (key), data BLOB NOT NULL);
+CREATE TABLE claims (key TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, born INTEGER NOT NULL,
+                     beat REAL NOT NULL);
+"""
+
+
+class Store:
+    """An open store; a context manager. A file that is something else, or damaged, is refused and left alone."""
+
+    def __init__(self, path: str | Path, create: bool = True) -> None:
+        self.path = Path(path)
+        if not create and not self.path.exists():
+            raise DataError(f"Expected a store of results at {path}, but there is none; `delta-tta run` makes one.")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as failed:
+            try:
+                self._base = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+                failed.callback(self._base.close)
+                self._open()
+            except sqlite3.DatabaseError as error:
+                raise DataError(f"{path} is damaged or no store of results ({error}); it was left as it is.") from None
+            failed.pop_all()
+
+    def _open(self) -> None:
+        tables = self._one("SELECT count(*) FROM sqlite_master")  # also fails on what is no database
+        if self._one("PRAGMA application_id") != APPLICATION:
+            if tables:
+                raise DataError(f"{self.path} is a database of something else; it was left as it is.")
+            self._base.execute("PRAGMA journal_mode = WAL")
+            with self._transaction():
+                if self._one("PRAGMA application_id") != APPLICATION:  # another run may have been quicker
+                    for statement in filter(str.strip, TABLES.split(";")):
+                        self._base.execute(statement)
+                    self._base.execute(f"PRAGMA user_version = {SCHEMA}")
+                    self._base.execute(f"PRAGMA application_id = {APPLICATION}")
+        version = self._one("PRAGMA user_version")
+        if version != SCHEMA:
+            raise DataError(f"{self.path} has schema {version}, but this version of delta-tta reads {SCHEMA}.")
+        fault = self._one("PRAGMA quick_check(1)")
+        if fault != "ok":
+            raise DataError(f"{self.path} is damaged ({fault}); it was left as it is.")
+        self._base.execute("PRAGMA synchronous = FULL")
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._base.close()
+
+    def __len__(self) -> int:
+        return int(self._one("SELECT count(*) FROM cells"))
+
+    def done(self, keys: Sequence[str]) -> set[str]:
+        """Return which of these cells have a result."""
+        return {key for key in keys if self._base.execute("SELECT 1 FROM cells WHERE key = ?", (key,)).fetchone()}
+
+    def claim(self, key: str) -> bool:
+        """Take a cell for this process, unless it is done or a living process has it."""
+        with self._transaction():
+            if self.done([key]):
+                return False
+            row = self._base.execute("SELECT host, pid, born, beat FROM claims WHERE key = ?", (key,)).fetchone()
+            if row is not None and _alive(*row) and row[:3] != _me():
+                return False
+            self._base.execute("REPLACE INTO claims VALUES (?, ?, ?, ?, ?)", (key, *_me(), time.time()))
+        return True
+
+    def beat(self) -> None:
+        """Say that this process still works on what it claimed."""
+        self._base.execute("UPDATE claims SET beat = ? WHERE host = ? AND pid = ? AND born = ?", (time.time(), *_me()))
+
+    def release(self, key: str | None = None) -> None:
+        """Give back one claim of this process, or all."""
+        words, values = ("AND key = ?", [key]) if key is not None else ("", [])
+        self._base.execute(f"DELETE FROM claims WHERE host = ? AND pid = ? AND born = ? {words}", (*_me(), *values))
+
+    def record(self, key: str, cell: Cell, result: Result) -> None:
+        """Keep a result: all of it or nothing, and the first one if there are two."""
+        row = (key, _json(cell.as_dict()), _json(result.as_dict()), time.time())
+        with self._transaction():
+            if self._base.execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?)", row).rowcount:
+                self._base.execute("INSERT INTO traces VALUES (?, ?)", (key, result.trace.packed()))
+            self.release(key)
+
+    def results(self, keys: Sequence[str] | None = None) -> Iterator[tuple[str, Cell, Result]]:
+        """Yield (key, cell, result) of these cells, or of all in the order they were finished; traces come empty."""
+        wanted = None if keys is None else set(keys)
+        for key, cell, result in self._base.execute("SELECT key, cell, result FROM cells ORDER BY finished, key"):
+            if wanted is None or key in wanted:
+                nothing = Trace(np.zeros(0, np.int32), np.zeros(0, np.int32))
+                yield key, Cell.from_dict(json.loads(cell)), Result(**json.loads(result), trace=nothing)
+
+    def trace(self, key: str) -> Trace:
+        """Return what happened along the stream of a cell."""
+        row = self._base.execute("SELECT data FROM traces WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            raise DataError(f"{self.path} has no trace of cell {key}.")
+        return Trace.unpacked(row[0])
+
+    def _one(self, query: str) -> Any:
+        return self._base.execute(query).fetchone()[0]
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._base.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._base.execute("ROLLBACK")
+            raise
+        self._base.execute("COMMIT")
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _me() -> tuple[str, int, int]:
+    return socket.gethostname(), os.getpid(), _born(os.getpid())
+
+
+def _alive(host: str, pid: int, born: int, beat: float) -> bool:
+    if host != socket.gethostname():
+        return time.time() - beat < SILENT
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return _born(pid) == born  # the number may have gone to another process
+
+
+def _born(pid: int) -> int:
+    """Return when a process started, in the kernel's ticks; 0 where the system does not say."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0
