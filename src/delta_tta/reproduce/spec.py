@@ -1,0 +1,152 @@
+"""What an exhibit of the paper is made of, before anything has been run: rows, columns and series as conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..bench.experiment import Cell
+from ..bench.trace import Trace
+from ..streams import StreamSpec
+from .ground import Ground
+
+Conditions = Mapping[str, Any]
+Metric = Literal["accuracy", "std", "range", "over source"]
+
+
+@dataclass(frozen=True)
+class RowSpec:
+    """A row; `builds_on` names the row its gain is measured against."""
+
+    label: str
+    when: Conditions
+    builds_on: str | None = None
+
+
+@dataclass(frozen=True)
+class ColumnSpec:
+    """A column; `paper` is its name among the paper's numbers, `only` the grounds that have it (empty: all)."""
+
+    label: str
+    when: Conditions
+    group: str = ""
+    paper: str = ""
+    metric: Metric = "accuracy"
+    only: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table. `data` is the data set its paper numbers are of, where it is not the one the ground stands for."""
+
+    id: str
+    title: str
+    rows: tuple[RowSpec, ...]
+    columns: tuple[ColumnSpec, ...]
+    head: str = "Method"
+    digits: int = 1
+    data: str = ""
+    note: str = ""
+    by_corruption: bool = False
+
+    def columns_on(self, ground: Ground) -> tuple[ColumnSpec, ...]:
+        """Return the columns a ground has; one a corruption, and their mean, where the table is by corruption."""
+        if self.by_corruption:
+            (base,) = self.columns
+            single = [
+                ColumnSpec(name.replace("_", " "), {**base.when, "corruptions": (name,)}) for name in ground.corruptions
+            ]
+            return (*single, ColumnSpec("mean", base.when))
+        return tuple(column for column in self.columns if not column.only or ground.name in column.only)
+
+    def conditions(self, ground: Ground) -> Iterator[Conditions]:
+        """Yield those of every number."""
+        for column in self.columns_on(ground):
+            for row in self.rows:
+                both = merged(column.when, row.when)
+                yield both
+                if column.metric == "over source":
+                    yield merged(both, {"method": "source"})
+
+    def cells(self, ground: Ground) -> list[Cell]:
+        """Return everything that must be run."""
+        return unique(ground, self.conditions(ground))
+
+
+@dataclass(frozen=True)
+class SweepSpec:
+    """A panel whose x-axis is what is varied: (place on the axis, its name, conditions)."""
+
+    title: str
+    x_label: str
+    points: tuple[tuple[float, str, Conditions], ...]
+    series: tuple[tuple[str, Conditions], ...]
+    log_x: bool = False
+
+
+@dataclass(frozen=True)
+class TraceSpec:
+    """A panel drawn from what happened along one stream: each series is a function of the trace.
+
+    `of` returns x and y; the conditions must name one corruption and one seed.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    series: tuple[tuple[str, Conditions, Callable[[Trace, Ground], tuple[list[float], list[float]]]], ...]
+    mark: Literal["line", "points", "bar"] = "line"
+
+
+@dataclass(frozen=True)
+class FigureSpec:
+    """A figure of panels; `of` makes them for a ground."""
+
+    id: str
+    title: str
+    of: Callable[[Ground], tuple[SweepSpec | TraceSpec, ...]]
+    note: str = ""
+
+    def conditions(self, ground: Ground) -> Iterator[Conditions]:
+        """Yield those of every point."""
+        for panel in self.of(ground):
+            if isinstance(panel, SweepSpec):
+                for _, when in panel.series:
+                    for _, _, point in panel.points:
+                        yield merged(point, when)
+            else:
+                for _, when, _ in panel.series:
+                    yield when
+
+    def cells(self, ground: Ground) -> list[Cell]:
+        """Return everything that must be run."""
+        return unique(ground, self.conditions(ground))
+
+
+@dataclass(frozen=True)
+class StripsSpec:
+    """Streams to look at; nothing is run."""
+
+    id: str
+    title: str
+    streams: tuple[tuple[str, StreamSpec], ...] = field(default=())
+    note: str = ""
+
+    def cells(self, ground: Ground) -> list[Cell]:
+        """Return nothing."""
+        return []
+
+
+ExhibitSpec = TableSpec | FigureSpec | StripsSpec
+
+
+def merged(first: Conditions, second: Conditions) -> dict[str, Any]:
+    """Return both; settings are laid over each other."""
+    settings = {**first.get("settings", {}), **second.get("settings", {})}
+    return {**first, **second, **({"settings": settings} if settings else {})}
+
+
+def unique(ground: Ground, conditions: Iterator[Conditions]) -> list[Cell]:
+    """Return the cells of all of them, each once."""
+    return list(dict.fromkeys(cell for when in conditions for cell in ground.cells(when)))
