@@ -83,21 +83,22 @@ class Browser:
             raise BrowserError(f"{method}: {answer['error']}")
         return answer["result"]
 
-    def open(self, path: Path) -> None:
-        """Open a file and wait until it is loaded and drawn."""
-        self._loaded = False
-        self.call("Page.navigate", url="about:blank")
-        self._settle()
+    def open(self, path: Path, draws: bool = True) -> None:
+        """Open a file and wait until it is loaded and, unless its scripts are turned off, drawn."""
+        self._go("about:blank")  # so that nothing of the page before is counted as this one's
         self.console, self.requests = [], []
-        self._loaded = False
-        self.call("Page.navigate", url=path.as_uri())
-        self._settle()
+        self._go(path.as_uri())
+        if draws:
+            self.drawn()
 
-    def _settle(self) -> None:
+    def _go(self, address: str) -> None:
+        self._loaded = False
+        failed = self.call("Page.navigate", url=address).get("errorText")
+        if failed:
+            raise BrowserError(f"{address}: {failed}")
         until = time.monotonic() + SECONDS
         while not self._loaded:
             self._note(self._receive(until, "the page"))
-        self.drawn()
 
     def drawn(self) -> None:
         """Wait until the page has drawn what it was last told to."""
@@ -113,7 +114,10 @@ class Browser:
     def look(self, width: int = 1280, height: int = 900, theme: str = "light", media: str = "") -> None:
         """Set the size of the window, the preferred theme, and the medium (screen, or print)."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        features = [{"name": "prefers-color-scheme", "value": theme}, {"name": "prefers-reduced-motion", "value": "reduce"}]
+        features = [
+            {"name": "prefers-color-scheme", "value": theme},
+            {"name": "prefers-reduced-motion", "value": "reduce"},
+        ]
         self.call("Emulation.setEmulatedMedia", media=media, features=features)
         self.drawn()
 

@@ -99,6 +99,11 @@ def perform(lab: Lab, task: Task, say: Callable[[Event], None]) -> None:
         return say(Event(task, error=words))
 
 
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Inline:
     """No other process: tasks run where they are started. For debugging, and where there is little to do."""
 
@@ -132,9 +137,8 @@ class Workers:
     """
 
     def __init__(self, cache: Path, workers: int | None = None, threads: int | None = None) -> None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self.slots = workers or torch.cuda.device_count() or cores
-        self.threads = threads or max(1, cores // self.slots)
+        self.slots = workers or torch.cuda.device_count() or cores()
+        self.threads = threads or max(1, cores() // self.slots)
         self._cache = cache
         self._all = [_Worker(number, cache, self.threads) for number in range(self.slots)]
 

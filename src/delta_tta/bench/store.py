@@ -8,7 +8,7 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -117,7 +117,7 @@ class Store:
                 self._base.execute("INSERT INTO traces VALUES (?, ?)", (key, result.trace.packed()))
             self.release(key)
 
-    def results(self, keys: Sequence[str] | None = None) -> Iterator[tuple[str, Cell, Result]]:
+    def results(self, keys: Collection[str] | None = None) -> Iterator[tuple[str, Cell, Result]]:
         """Yield (key, cell, result) of these cells, or of all in the order they were finished; traces come empty."""
         wanted = None if keys is None else set(keys)
         for key, cell, result in self._base.execute("SELECT key, cell, result FROM cells ORDER BY finished, key"):

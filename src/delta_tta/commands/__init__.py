@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import comparing, corrupting, listing
+from . import comparing, corrupting, listing, reproducing, running
 
 app = typer.Typer(
     name="delta-tta",
@@ -15,6 +15,9 @@ app = typer.Typer(
 )
 app.command("demo", epilog=comparing.DEMO_EXAMPLES)(comparing.demo)
 app.command("compare", epilog=comparing.COMPARE_EXAMPLES)(comparing.compare)
+app.command("run", epilog=running.EXAMPLES)(running.run)
+app.command("reproduce", epilog=reproducing.REPRODUCE_EXAMPLES)(reproducing.reproduce)
+app.command("report", epilog=reproducing.REPORT_EXAMPLES)(reproducing.report)
 app.command("corrupt", epilog=corrupting.EXAMPLES)(corrupting.corrupt)
 app.command("methods")(listing.methods)
 

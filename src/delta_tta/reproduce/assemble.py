@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from .. import streams
+from .. import recipe
 from ..bench import paper
 from ..bench.evaluate import Result
-from ..bench.experiment import CLEAN, Cell
-from ..bench.lab import Lab
+from ..bench.experiment import Cell
 from ..bench.store import Store
+from ..bench.trace import Trace
+from ..data.cifar import CIFAR10_CLASSES
 from ..report.shown import Column, Exhibit, Figure, Number, Panel, Row, Series, Strip, Strips, Table
+from ..settings import make_settings
 from .ground import Ground
 from .spec import ColumnSpec, Conditions, ExhibitSpec, FigureSpec, Metric, StripsSpec, SweepSpec, TableSpec, TraceSpec
 from .spec import merged as both_conditions
@@ -21,22 +23,26 @@ NAN = float("nan")
 
 
 class Shelf:
-    """The results of a store, found by cell."""
+    """Results, found by what their cells say. Where the data lies does not matter, so a report needs only the store.
 
-    def __init__(self, store: Store, lab: Lab, ground: Ground) -> None:
-        self.store, self.lab, self.ground = store, lab, ground
-        self._keys: dict[Cell, str] = {}
-        self._results: Mapping[str, Result] = {key: result for key, _, result in store.results()}
+    Args:
+        store: where the traces are.
+        ground: what the conditions of an exhibit become cells on.
+        keys: only these results; None for all in the store.
+    """
 
-    def key(self, cell: Cell) -> str:
-        """Return the key of a cell."""
-        if cell not in self._keys:
-            self._keys[cell] = self.lab.key(cell)
-        return self._keys[cell]
+    def __init__(self, store: Store, ground: Ground, keys: Collection[str] | None = None) -> None:
+        self.store, self.ground = store, ground
+        self._found = {signature(cell): (key, result) for key, cell, result in store.results(keys)}
 
     def result(self, cell: Cell) -> Result | None:
         """Return the result of a cell, if it is there."""
-        return self._results.get(self.key(cell))
+        return self._found.get(signature(cell), (None, None))[1]
+
+    def trace(self, cell: Cell) -> Trace | None:
+        """Return the trace of a cell, if it is there."""
+        key = self._found.get(signature(cell), (None, None))[0]
+        return self.store.trace(key) if key is not None else None
 
     def by_seed(self, when: Conditions, metric: Metric) -> tuple[list[float], int, int]:
         """Return (a value a seed: the mean over its corruptions; runs found; runs wanted)."""
@@ -156,24 +162,28 @@ def _traced(spec: TraceSpec, shelf: Shelf) -> Panel:
     series = []
     for label, when, of in spec.series:
         (cell,) = shelf.ground.cells(when)
-        if shelf.result(cell) is not None:
-            x, y = of(shelf.store.trace(shelf.key(cell)), shelf.ground)
+        trace = shelf.trace(cell)
+        if trace is not None:
+            x, y = of(trace, shelf.ground)
             series.append(Series(label, tuple(x), tuple(y)))
     return Panel(spec.title, spec.x_label, spec.y_label, tuple(series), spec.mark)
 
 
 def _strips(spec: StripsSpec, shelf: Shelf) -> Strips:
-    ground = shelf.ground
-    images = shelf.lab.images(ground.place, ground.corruptions[0], 5)
     made = []
-    for label, one in spec.streams:
-        order = one
-        if label == "natural" and ground.name in ("ytbb-sub", "imagenet-r"):
-            order = streams.StreamSpec("natural")
-        elif ground.corruptions == (CLEAN,):
-            continue
-        found = streams.stream(
-            images.labels, order.scenario, rho=order.rho, pi=order.pi, seed=ground.seeds[0], pieces=order.pieces
-        )
-        made.append(Strip(label if label != "natural" else str(order), tuple(images.labels[found.indices].tolist())))
-    return Strips(spec.id, _title(spec), tuple(made), images.classes, spec.note)
+    for label, cell in spec.streams_on(shelf.ground):
+        trace = shelf.trace(cell)
+        if trace is not None:
+            made.append(Strip(label, tuple(trace.labels.tolist())))
+    count = max((max(strip.classes) for strip in made), default=0) + 1
+    names = CIFAR10_CLASSES if shelf.ground.name == "demo" else tuple(str(i) for i in range(count))
+    return Strips(spec.id, _title(spec), tuple(made), names, spec.note)
+
+
+def signature(cell: Cell) -> tuple[object, ...]:
+    """Return what a cell says, with its settings spelled out and without the places of files."""
+    words = recipe.parse(cell.method)
+    settings = make_settings(cell.place.preset, dict(cell.settings), words.whole or words.objective)
+    place = (cell.place.data, cell.place.model, cell.place.images)
+    streams = (cell.stream, cell.corruptions, cell.order, cell.severity, cell.batch_size, cell.statistics)
+    return (*place, cell.method, *streams, settings)

@@ -22,6 +22,8 @@ SCENARIOS = {
     "DS+CI (ρ=0.5, π=0.05)": ds_ci(0.05),
 }
 CHANNEL = 0
+VIDEO = StreamSpec("DS+CI", rho=0.1, pi=0.05)
+"""Stands in for video."""
 
 
 def _one(ground: Ground, **when: object) -> Conditions:
@@ -150,7 +152,7 @@ def _classes(ground: Ground) -> tuple[TraceSpec, ...]:
         made = np.bincount(trace.labels)
         return [float(i + 1) for i in range(len(made))], [float(v) for v in made]
 
-    spec = StreamSpec("natural") if ground.name == "ytbb-sub" else StreamSpec("DS+CI", rho=0.1, pi=0.05)
+    spec = StreamSpec("natural") if ground.name == "ytbb-sub" else VIDEO
     when = {**_one(ground, method="source", scenario=spec), "batch": ground.batch}
     return (TraceSpec("class distribution", "class", "samples", (("samples", when, of),), mark="bar"),)
 
@@ -172,7 +174,9 @@ FIGURES = (
         "The paper's text does not name its architectures; on ImageNet-C these are five of torchvision's.",
     ),
     FigureSpec("figure-5", "α of TBR and λ of DOT", _smoothing, "On validation corruptions, DS+CB (ρ=0.5)."),
-    StripsSpec("figure-8a", "A natural stream", (("natural", StreamSpec("DS+CI", rho=0.1, pi=0.05)),), NATURAL),
+    StripsSpec(
+        "figure-8a", "A natural stream", (("DS+CI (ρ=0.1, π=0.05)", StreamSpec("DS+CI", rho=0.1, pi=0.05)),), NATURAL
+    ),
     FigureSpec("figure-8b", "Its class distribution", _classes, NATURAL),
     FigureSpec("figure-9", "Initialisation of TBR and batch size", _initialisation, "Slow update on each 128 samples."),
     FigureSpec("figure-10", "Severity", _severities),

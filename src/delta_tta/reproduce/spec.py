@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..bench.experiment import Cell
+from ..bench.experiment import CLEAN, Cell
 from ..bench.trace import Trace
 from ..streams import StreamSpec
 from .ground import Ground
@@ -126,16 +126,25 @@ class FigureSpec:
 
 @dataclass(frozen=True)
 class StripsSpec:
-    """Streams to look at; nothing is run."""
+    """Streams to look at: their labels are in the traces of Source."""
 
     id: str
     title: str
     streams: tuple[tuple[str, StreamSpec], ...] = field(default=())
     note: str = ""
 
+    def streams_on(self, ground: Ground) -> Iterator[tuple[str, Cell]]:
+        """Yield (label, a cell that meets the stream); data that has an order of its own has no other."""
+        for label, spec in self.streams:
+            own = ground.corruptions == (CLEAN,)
+            stream = StreamSpec("natural") if own else spec
+            name = "natural order" if own else label
+            when = {"method": "source", "scenario": stream, "corruptions": ground.corruptions[:1]}
+            yield name, ground.cells({**when, "seeds": ground.seeds[:1]})[0]
+
     def cells(self, ground: Ground) -> list[Cell]:
-        """Return nothing."""
-        return []
+        """Return everything that must be run."""
+        return list(dict.fromkeys(cell for _, cell in self.streams_on(ground)))
 
 
 ExhibitSpec = TableSpec | FigureSpec | StripsSpec

@@ -93,14 +93,15 @@ function verticalScale([low, high], top, bottom, bars) {
 function horizontalScale(panel, visible, left, right) {
   const places = [...new Set(visible.flatMap((one) => points(one, panel.log_x).map((point) => point.x)))];
   places.sort((a, b) => a - b);
-  let [low, high] = extent(places) || [panel.log_x ? 1 : 0, panel.log_x ? 10 : 1];
+  const [low, high] = extent(places) || [panel.log_x ? 1 : 0, panel.log_x ? 10 : 1];
   const turn = panel.log_x ? Math.log10 : (value) => value;
   const gap = smallestGap(places.map(turn));
   let [from, to] = [turn(low), turn(high)];
   const room = panel.mark === 'bar' ? gap / 2 : (to - from) * (panel.mark === 'points' ? 0.05 : 0.01);
   [from, to] = to > from || room > 0 ? [from - room, to + room] : [from - 0.5, to + 0.5];
   const at = (value) => left + ((turn(value) - from) / (to - from)) * (right - left);
-  return { places, gap: (gap / (to - from)) * (right - left), to: at, ticks: horizontalTicks(panel, places, low, high, at, right - left) };
+  const ticks = horizontalTicks(panel, places, low, high, at, right - left);
+  return { places, ticks, to: at, gap: (gap / (to - from)) * (right - left) };
 }
 
 function smallestGap(sorted) {

@@ -3,7 +3,7 @@
 
 const SVG = 'http://www.w3.org/2000/svg';
 const COLOURS = 7;
-const DASHES = ['', '7 4', '2 3', '9 3 2 3'];
+const DASHES = ['', '7 5', '0.5 4.5', '9 5 0.5 5']; // with round ends a dash of 0.5 is a dot
 const SHAPES = ['circle', 'square', 'triangle', 'diamond'];
 
 // Text always goes in as text nodes, so that a label can never become markup.
@@ -114,6 +114,12 @@ function explore(target, at, step) {
       step(keys[event.key]);
     }
   });
+}
+
+// The place some steps on; the first step enters at the end it comes from.
+function stepped(chosen, by, count) {
+  const from = chosen < 0 ? (by === -1 ? count : -1) : chosen;
+  return Math.min(Math.max(from + by, 0), count - 1);
 }
 
 // The same places as a table, made only when it is asked for: it may be long.

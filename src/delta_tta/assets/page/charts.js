@@ -1,5 +1,7 @@
 // One panel: its axes and its marks.
 
+const rule = (x1, y1, x2, y2, kind) => draw('line', { x1, y1, x2, y2, class: kind });
+const words = (x, y, anchor, text) => draw('text', { x, y, 'text-anchor': anchor }, text);
 const HEIGHT = 230; // without the labels below the axis
 
 function drawPanel(panel, range, hidden, width) {
@@ -13,12 +15,14 @@ function drawPanel(panel, range, hidden, width) {
   const [top, bottom] = [12, height - under - (panel.x_label ? 22 : 4)];
   const y = verticalScale(range, top, bottom, panel.mark === 'bar');
   const frame = { left, right, top, bottom, height, x: sketch, y };
-  const svg = draw('svg', { class: 'plot', viewBox: `0 0 ${width} ${height}`, tabindex: 0, role: 'img', 'aria-label': panelSummary(panel) });
-  svg.append(gridLines(frame), tickLabels(frame), axisTitle(panel, frame));
+  const svg = draw('svg', { class: 'plot', viewBox: `0 0 ${width} ${height}`, tabindex: 0, role: 'img' });
+  svg.setAttribute('aria-label', panelSummary(panel));
+  svg.append(gridLines(frame), tickLabels(frame), words((left + right) / 2, height - 6, 'middle', panel.x_label));
   const marks = { line: drawLine, points: drawPoints, bar: drawBars }[panel.mark] || drawLine;
   visible.forEach((series, i) => svg.append(marks(panel, series, frame, i, visible.length)));
   addCrosshair(svg, panel, visible, frame);
-  if (!visible.length) svg.append(draw('text', { class: 'tick', x: (left + right) / 2, y: (top + bottom) / 2, 'text-anchor': 'middle' }, 'All series are turned off'));
+  const empty = panel.series.length ? 'All series are turned off' : 'No series';
+  if (!visible.length) svg.append(words((left + right) / 2, (top + bottom) / 2, 'middle', empty));
   return svg;
 }
 
@@ -31,33 +35,36 @@ function panelSummary(panel) {
     return `${one.label} from ${plain(range[0])} to ${plain(range[1])}, last ${plain(last.y)}`;
   });
   const kind = { line: 'Lines', points: 'Points', bar: 'Bars' }[panel.mark];
-  return `${panel.title}. ${kind}: ${panel.y_label} over ${panel.x_label}. ${parts.join('; ')}. Arrow keys read the values.`;
+  const about = `${panel.title}. ${kind}: ${panel.y_label} over ${panel.x_label}.`;
+  return `${about} ${parts.join('; ')}. Arrow keys read the values.`;
 }
 
-function gridLines({ left, right, top, bottom, y, x }) {
+function gridLines({ left, right, bottom, x, y }) {
   const group = draw('g', { class: 'grid', 'aria-hidden': 'true' });
-  for (const tick of y.ticks) group.append(draw('line', { x1: left, x2: right, y1: y.to(tick), y2: y.to(tick), class: tick === 0 ? 'zero' : null }));
-  group.append(draw('line', { x1: left, x2: right, y1: bottom, y2: bottom, class: 'base' }));
-  for (const [value] of x.ticks.marks) group.append(draw('line', { x1: x.to(value), x2: x.to(value), y1: bottom, y2: bottom + 4, class: 'base' }));
+  for (const tick of y.ticks) group.append(rule(left, y.to(tick), right, y.to(tick), tick === 0 ? 'zero' : null));
+  group.append(rule(left, bottom, right, bottom, 'base'));
+  for (const [value] of x.ticks.marks) group.append(rule(x.to(value), bottom, x.to(value), bottom + 4, 'base'));
   return group;
 }
 
 function tickLabels({ left, bottom, x, y }) {
   const group = draw('g', { 'aria-hidden': 'true' });
-  for (const tick of y.ticks) group.append(draw('text', { class: 'tick', x: left - 8, y: y.to(tick) + 4, 'text-anchor': 'end' }, plain(tick)));
+  for (const tick of y.ticks) group.append(words(left - 8, y.to(tick) + 4, 'end', plain(tick)));
   for (const [value, text] of x.ticks.marks) {
-    const [across, down] = [x.to(value), bottom + 18];
-    const lean = x.ticks.lean && { 'text-anchor': 'end', transform: `rotate(-38 ${across + 4} ${down - 4})`, x: across + 4, y: down - 4 };
-    group.append(draw('text', { class: 'tick', x: across, y: down, 'text-anchor': 'middle', ...lean }, text));
+    const across = x.to(value);
+    const leaning = { transform: `rotate(-38 ${across + 4} ${bottom + 14})` };
+    if (x.ticks.lean) group.append(put(words(across + 4, bottom + 14, 'end', text), leaning));
+    else group.append(words(across, bottom + 18, 'middle', text));
   }
   return group;
 }
 
-function axisTitle(panel, { left, right, height }) {
-  return draw('text', { class: 'axis', x: (left + right) / 2, y: height - 6, 'text-anchor': 'middle', 'aria-hidden': 'true' }, panel.x_label);
+function seriesGroup(series, ...marks) {
+  const group = draw('g', { class: 'series', 'data-series': series.label }, ...marks);
+  return styled(group, { color: look(series.label).colour });
 }
 
-const seriesGroup = (series) => styled(draw('g', { class: 'series', 'data-series': series.label }), { color: look(series.label).colour });
+const dot = (x, y, r) => draw('circle', { cx: x, cy: y, r, fill: 'currentColor' });
 
 function drawLine(panel, series, { x, y }) {
   let path = '';
@@ -75,14 +82,14 @@ function drawLine(panel, series, { x, y }) {
     }
   });
   const few = all.length <= 12 ? all.filter((point) => point.y !== null) : alone;
-  const line = draw('path', { d: path, fill: 'none', stroke: 'currentColor', 'stroke-width': 2, 'stroke-linejoin': 'round', 'stroke-linecap': 'round', 'stroke-dasharray': look(series.label).dash || null });
-  return put(seriesGroup(series), {}, [path && line, few.map((point) => draw('circle', { cx: x.to(point.x), cy: y.to(point.y), r: 3, fill: 'currentColor' }))]);
+  const line = path && draw('path', { class: 'line', d: path, 'stroke-dasharray': look(series.label).dash || null });
+  return seriesGroup(series, line, few.map((point) => dot(x.to(point.x), y.to(point.y), 3)));
 }
 
 function drawPoints(panel, series, { x, y }) {
   const own = drawable(series, panel.log_x);
-  const size = own.length > 60 ? 3 : 5;
-  return put(seriesGroup(series), {}, own.map((point) => marker(look(series.label).shape, x.to(point.x), y.to(point.y), size)));
+  const [shape, size] = [look(series.label).shape, own.length > 60 ? 3 : 5];
+  return seriesGroup(series, own.map((point) => marker(shape, x.to(point.x), y.to(point.y), size)));
 }
 
 function marker(shape, x, y, size) {
@@ -100,18 +107,21 @@ function drawBars(panel, series, { x, y }, index, count) {
   const room = Math.min(x.gap * 0.8, 34 * count);
   const wide = room / count;
   const gap = wide > 4 ? 1 : 0;
-  return put(seriesGroup(series), {}, drawable(series, panel.log_x).map((point) => {
+  const width = Math.max(wide - gap, 0.5);
+  return seriesGroup(series, drawable(series, panel.log_x).map((point) => {
+    const left = x.to(point.x) - room / 2 + index * wide + gap / 2;
     const [from, to] = [y.to(0), y.to(point.y)];
-    return draw('rect', { x: x.to(point.x) - room / 2 + index * wide + gap / 2, y: Math.min(from, to), width: Math.max(wide - gap, 0.5), height: Math.abs(to - from), fill: 'currentColor' });
+    return draw('rect', { x: left, y: Math.min(from, to), width, height: Math.abs(to - from), fill: 'currentColor' });
   }));
 }
 
 function swatch(label, mark) {
   const { colour, dash, shape } = look(label);
   const sample = {
-    line: () => draw('line', { x1: 1, x2: 23, y1: 6, y2: 6, stroke: 'currentColor', 'stroke-width': 2.4, 'stroke-dasharray': dash || null }),
+    line: () => draw('path', { class: 'line', d: 'M1 6H23', 'stroke-dasharray': dash || null }),
     points: () => marker(shape, 6, 6, 4.5),
     bar: () => draw('rect', { x: 1, y: 1, width: 10, height: 10, rx: 1, fill: 'currentColor' }),
   }[mark];
-  return styled(draw('svg', { class: 'swatch', width: mark === 'line' ? 24 : 12, height: 12, 'aria-hidden': 'true' }, sample()), { color: colour });
+  const size = { width: mark === 'line' ? 24 : 12, height: 12 };
+  return styled(draw('svg', { class: 'swatch', ...size, 'aria-hidden': 'true' }, sample()), { color: colour });
 }

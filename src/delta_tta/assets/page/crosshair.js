@@ -14,20 +14,24 @@ function addCrosshair(svg, panel, visible, frame) {
     chosen = place;
     const read = readings(panel, visible, places[place]);
     const across = frame.x.to(places[place]);
-    layer.replaceChildren(draw('line', { x1: across, x2: across, y1: frame.top, y2: frame.bottom }),
-      ...(panel.mark === 'bar' ? [] : read.map(({ series, point }) => styled(draw('circle', { cx: frame.x.to(point.x), cy: frame.y.to(point.y), r: 4, fill: 'currentColor' }), { color: look(series.label).colour }))));
+    const dots = read.map(({ series, point }) =>
+      styled(dot(frame.x.to(point.x), frame.y.to(point.y), 4), { color: look(series.label).colour }));
+    layer.replaceChildren(rule(across, frame.top, across, frame.bottom), ...(panel.mark === 'bar' ? [] : dots));
     tip.show(clientX, clientY, reading(panel, places[place], read), forget);
   };
   const at = (event) => {
     const box = svg.getBoundingClientRect();
     const scale = box.width / svg.viewBox.baseVal.width;
     const [x, y] = [(event.clientX - box.left) / scale, (event.clientY - box.top) / scale];
-    choose(panel.mark === 'points' ? nearestPoint(panel, visible, frame, x, y) : nearestPlace(places.map(frame.x.to), x), event.clientX, event.clientY);
+    const scattered = panel.mark === 'points';
+    const place = scattered ? nearestPoint(panel, visible, frame, x, y) : nearestPlace(places.map(frame.x.to), x);
+    choose(place, event.clientX, event.clientY);
   };
   const step = (by) => {
-    const place = chosen < 0 ? (by < 0 ? places.length - 1 : 0) : Math.min(Math.max(chosen + by, 0), places.length - 1);
+    const place = stepped(chosen, by, places.length);
     const box = svg.getBoundingClientRect();
-    choose(place, box.left + (frame.x.to(places[place]) * box.width) / svg.viewBox.baseVal.width, box.top + box.height / 3);
+    const scale = box.width / svg.viewBox.baseVal.width;
+    choose(place, box.left + frame.x.to(places[place]) * scale, box.top + box.height / 3);
   };
   explore(svg, at, step);
 }

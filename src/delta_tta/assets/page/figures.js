@@ -8,7 +8,9 @@ function figureExhibit(figure) {
   const labels = [...new Set(figure.panels.flatMap((panel) => panel.series.map((one) => one.label)))];
   labels.forEach(look);
   const boxes = figure.panels.map((panel) => make('figure', { class: 'panel' },
-    make('figcaption', {}, panel.title && make('b', {}, panel.title), make('span', { class: 'quantity' }, panel.y_label)),
+    make('figcaption', {},
+      panel.title && make('b', {}, panel.title),
+      make('span', { class: 'quantity' }, panel.y_label)),
     make('div', { class: 'canvas' })));
   const panels = make('div', { class: `panels ${{ 1: 'one', 2: 'pairs', 4: 'pairs' }[boxes.length] || ''}` }, boxes);
   const legend = figureLegend(figure, labels, panels);
@@ -63,8 +65,8 @@ function showSeries() {
     button.setAttribute('aria-pressed', String(!hiddenSeries.has(button.dataset.series)));
   }
   for (const legend of document.querySelectorAll('.legend')) {
-    const all = legend.querySelector('.all');
-    if (all) all.hidden = ![...legend.querySelectorAll('[data-series]')].some((one) => hiddenSeries.has(one.dataset.series));
+    const [all, own] = [legend.querySelector('.all'), [...legend.querySelectorAll('[data-series]')]];
+    if (all) all.hidden = !own.some((one) => hiddenSeries.has(one.dataset.series));
   }
   redraws.forEach((redraw) => redraw());
 }
@@ -80,16 +82,19 @@ function figureValues(figure) {
 }
 
 function panelValues(panel) {
-  const places = [...new Set(panel.series.flatMap((one) => points(one, false).map((point) => point.x)))].sort((a, b) => a - b);
+  const all = panel.series.flatMap((one) => points(one, false).map((point) => point.x));
+  const places = [...new Set(all)].sort((a, b) => a - b);
   const stride = Math.ceil(places.length / MOST_ROWS) || 1;
   const columns = panel.series.map((one) => new Map(points(one, false).map((point) => [point.x, point.y])));
   const [names, digits] = [new Map(panel.ticks), digitsOf(panel)];
   const rows = places.filter((_, i) => i % stride === 0).map((place) => make('tr', {},
     make('th', { scope: 'row' }, names.get(place) || plain(place)),
     columns.map((column) => make('td', {}, column.has(place) ? fixed(column.get(place), digits) : ''))));
+  const labels = [panel.x_label, ...panel.series.map((one) => one.label)];
+  const heads = labels.map((label) => make('th', { scope: 'col' }, label));
   const thinned = stride > 1 ? ` (one in ${stride} of ${plural(places.length, 'value')})` : '';
   return make('table', { class: 'plain' },
     make('caption', {}, [panel.title, panel.y_label].filter(Boolean).join(': ') + thinned),
-    make('thead', {}, make('tr', {}, make('th', { scope: 'col' }, panel.x_label), panel.series.map((one) => make('th', { scope: 'col' }, one.label)))),
+    make('thead', {}, make('tr', {}, heads)),
     make('tbody', {}, rows));
 }

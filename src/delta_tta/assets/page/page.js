@@ -4,10 +4,13 @@ const KINDS = { table: tableExhibit, figure: figureExhibit, strips: stripsExhibi
 const THEME = 'delta-tta-theme';
 const WIDE = window.matchMedia('(min-width: 64rem)');
 
+const address = ({ id }) => `#${encodeURIComponent(id)}`;
+
 function exhibit(shown) {
-  const anchor = make('a', { class: 'anchor', href: `#${encodeURIComponent(shown.id)}`, 'aria-label': `Link to: ${shown.title}` }, '#');
-  const section = make('section', { class: `exhibit ${shown.kind}`, id: shown.id, 'aria-labelledby': `${shown.id}-title` },
-    make('h2', { id: `${shown.id}-title` }, shown.title, ' ', anchor),
+  const heading = `${shown.id}-title`;
+  const anchor = make('a', { class: 'anchor', href: address(shown), 'aria-label': `Link to: ${shown.title}` }, '#');
+  const section = make('section', { class: 'exhibit', id: shown.id, 'aria-labelledby': heading },
+    make('h2', { id: heading }, shown.title, ' ', anchor),
     shown.note && make('p', { class: 'note' }, shown.note));
   // One exhibit that cannot be drawn must not take the others with it.
   try {
@@ -20,8 +23,9 @@ function exhibit(shown) {
 }
 
 function contents(exhibits) {
-  const links = exhibits.map((shown) => make('a', { href: `#${encodeURIComponent(shown.id)}`, 'data-for': shown.id }, shown.title));
-  const box = make('details', { open: WIDE.matches }, make('summary', {}, 'Exhibits'), make('ol', {}, links.map((link) => make('li', {}, link))));
+  const lines = exhibits.map((shown) =>
+    make('li', {}, make('a', { href: address(shown), 'data-for': shown.id }, shown.title)));
+  const box = make('details', { open: WIDE.matches }, make('summary', {}, 'Exhibits'), make('ol', {}, lines));
   WIDE.addEventListener('change', () => { box.open = WIDE.matches; });
   box.addEventListener('click', (event) => { if (event.target.closest('a') && !WIDE.matches) box.open = false; });
   return box;
@@ -70,9 +74,10 @@ function themeButton() {
 }
 
 function paperSwitch(exhibits) {
-  const printed = exhibits.some((shown) => (shown.rows || []).some((row) => row.numbers.some((one) => one && isNumber(one.paper))));
-  if (!printed) return null;
-  const button = make('button', { type: 'button', class: 'control switch', id: 'ui-paper', role: 'switch', 'aria-checked': 'true' },
+  const numbers = exhibits.flatMap((shown) => (shown.rows || []).flatMap((row) => row.numbers));
+  if (!numbers.some((one) => one && isNumber(one.paper))) return null;
+  const button = make('button',
+    { type: 'button', class: 'control', id: 'ui-paper', role: 'switch', 'aria-checked': 'true' },
     make('span', { class: 'knob', 'aria-hidden': 'true' }), 'Paper’s numbers');
   button.addEventListener('click', () => {
     const on = button.getAttribute('aria-checked') !== 'true';
@@ -93,16 +98,16 @@ function start() {
   const report = JSON.parse(document.getElementById('ui-data').textContent);
   put(document.getElementById('ui-controls'), {}, [paperSwitch(report.exhibits), themeButton()]);
   put(document.getElementById('ui-about'), {}, facts(report.about));
-  // Methods get their colours in the order of the figures, before any is drawn.
   const sections = report.exhibits.map(exhibit);
-  put(document.getElementById('ui-main'), {}, sections.length ? sections : make('p', { class: 'notice' }, 'Nothing to show yet.'));
+  const nothing = make('p', { class: 'notice' }, 'Nothing to show yet.');
+  put(document.getElementById('ui-main'), {}, sections.length ? sections : nothing);
   if (sections.length > 1) put(document.getElementById('ui-contents'), {}, contents(report.exhibits));
   follow(sections);
   window.addEventListener('scroll', () => tip.hide(), { passive: true });
   document.addEventListener('keydown', (event) => event.key === 'Escape' && tip.hide());
   document.addEventListener('pointerdown', (event) => event.target.closest('svg.plot, canvas') || tip.hide());
   // The exhibits were not there yet when the browser looked for the place to jump to.
-  const wanted = sections.find((section) => `#${encodeURIComponent(section.id)}` === location.hash);
+  const wanted = sections.find((section) => address(section) === location.hash);
   if (wanted) wanted.scrollIntoView();
 }
 

@@ -13,9 +13,10 @@ const RAMP = [[46, 26, 92], [33, 85, 138], [24, 140, 130], [98, 186, 88], [226, 
 
 function classColour(index, count) {
   if (count <= MOST_NAMED) return CLASS_COLOURS[index % CLASS_COLOURS.length];
-  const place = (Math.min(Math.max(index / Math.max(count - 1, 1), 0), 1)) * (RAMP.length - 1);
+  const place = Math.min(Math.max(index / (count - 1), 0), 1) * (RAMP.length - 1);
   const low = Math.min(Math.floor(place), RAMP.length - 2);
-  return `rgb(${RAMP[low].map((value, i) => Math.round(value + (RAMP[low + 1][i] - value) * (place - low))).join(' ')})`;
+  const between = RAMP[low].map((value, i) => Math.round(value + (RAMP[low + 1][i] - value) * (place - low)));
+  return `rgb(${between.join(' ')})`;
 }
 
 function stripsExhibit(strips) {
@@ -49,7 +50,8 @@ function oneStrip(strip, count, name) {
   const box = make('figure', { class: 'strip' },
     make('figcaption', {}, make('b', {}, strip.label), make('span', { class: 'quantity' }, stripSummary(strip))),
     canvas,
-    make('div', { class: 'ends', 'aria-hidden': 'true' }, make('span', {}, length ? 'sample 1' : ''), make('span', {}, length ? length.toLocaleString('en') : '')));
+    length > 0 && make('div', { class: 'ends', 'aria-hidden': 'true' },
+      make('span', {}, 'sample 1'), make('span', {}, length.toLocaleString('en'))));
   return { box, paint };
 }
 
@@ -63,7 +65,9 @@ function stripSummary(strip) {
     runs += run === 1;
     longest = Math.max(longest, run);
   }
-  return `${plural(classes.length, 'sample')} of ${plural(new Set(classes).size, 'class').replace('classs', 'classes')}, runs of one class: ${fixed(classes.length / runs, 1)} on average, ${longest.toLocaleString('en')} at most`;
+  const kinds = new Set(classes).size;
+  const amount = `${plural(classes.length, 'sample')} of ${kinds} ${kinds === 1 ? 'class' : 'classes'}`;
+  return `${amount}, runs of one class: ${fixed(classes.length / runs, 1)} on average, ${longest} at most`;
 }
 
 function readSamples(canvas, strip, count, name) {
@@ -74,7 +78,8 @@ function readSamples(canvas, strip, count, name) {
     chosen = sample;
     const index = strip.classes[sample];
     const square = styled(make('i', { class: 'square' }), { background: classColour(index, count) });
-    tip.show(x, y, [make('p', { class: 'where' }, `Sample ${(sample + 1).toLocaleString('en')}`), make('p', {}, square, name(index))], forget);
+    const where = make('p', { class: 'where' }, `Sample ${(sample + 1).toLocaleString('en')}`);
+    tip.show(x, y, [where, make('p', {}, square, name(index))], forget);
   };
   const forget = () => {
     chosen = -1;
@@ -86,7 +91,7 @@ function readSamples(canvas, strip, count, name) {
   };
   const step = (by) => {
     const box = canvas.getBoundingClientRect();
-    const sample = chosen < 0 ? (by < 0 ? length - 1 : 0) : Math.min(Math.max(chosen + by, 0), length - 1);
+    const sample = stepped(chosen, by, length);
     choose(sample, box.left + ((sample + 0.5) / length) * box.width, box.top);
   };
   explore(canvas, at, step);
@@ -103,8 +108,9 @@ function classLegend(count, name, paint) {
     }
     return make('div', { class: 'ramp' }, make('span', {}, name(0)), ramp, make('span', {}, name(count - 1)));
   }
-  const buttons = Array.from({ length: count }, (_, index) => make('button', { type: 'button', class: 'entry class', 'aria-pressed': 'false' },
-    styled(make('i', { class: 'square' }), { background: classColour(index, count) }), name(index)));
+  const buttons = Array.from({ length: count }, (_, index) =>
+    make('button', { type: 'button', class: 'entry class', 'aria-pressed': 'false' },
+      styled(make('i', { class: 'square' }), { background: classColour(index, count) }), name(index)));
   buttons.forEach((button, index) => button.addEventListener('click', () => {
     const on = button.getAttribute('aria-pressed') !== 'true';
     buttons.forEach((other) => other.setAttribute('aria-pressed', String(on && other === button)));

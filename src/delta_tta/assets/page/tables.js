@@ -12,14 +12,15 @@ function tableExhibit(table) {
     tableHead(table, body), body);
   shade(table, body);
   // The box can be focused so that a keyboard can scroll it.
-  const box = make('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-labelledby': `${table.id}-title` }, grid);
-  return [box, tableKey(numbers)];
+  const box = { class: 'scroll', tabindex: 0, role: 'region', 'aria-labelledby': `${table.id}-title` };
+  return [make('div', box, grid), tableKey(numbers)];
 }
 
 // Where several columns stand under one group there are two lines of heads; otherwise one.
 function tableHead(table, body) {
   const grouped = table.columns.some((column) => column.group);
-  const heads = [sortable(table.head, -1, table, body), ...table.columns.map((column, i) => sortable(column.label, i, table, body))];
+  const labels = [table.head, ...table.columns.map((column) => column.label)];
+  const heads = labels.map((label, i) => sortable(label, i - 1, table, body));
   groupStarts(table).forEach((start) => heads[start + 1].classList.add('starts'));
   const line = make('tr', {}, heads);
   if (!grouped) return make('thead', {}, line);
@@ -29,9 +30,9 @@ function tableHead(table, body) {
     if (last && last.group === group) last.span += 1;
     else groups.push({ group, span: 1 });
   }
-  const above = groups.map(({ group, span }) =>
-    make(group ? 'th' : 'td', { class: group ? 'group' : 'group empty', colspan: span, scope: group ? 'colgroup' : null },
-      make('span', {}, group)));
+  const above = groups.map(({ group, span }) => (group
+    ? make('th', { class: 'group', colspan: span, scope: 'colgroup' }, make('span', {}, group))
+    : make('td', { colspan: span })));
   return make('thead', {}, make('tr', { class: 'groups' }, make('td', { class: 'corner' }), above), line);
 }
 
@@ -73,7 +74,8 @@ function tableRow(table, row, spread) {
     if (starts.has(i)) cell.classList.add('starts');
     return cell;
   });
-  return make('tr', { 'data-place': table.rows.indexOf(row) }, make('th', { scope: 'row', class: row.label.length > 28 ? 'long' : null }, row.label), cells);
+  const label = make('th', { scope: 'row', class: row.label.length > 28 ? 'long' : null }, row.label);
+  return make('tr', { 'data-place': table.rows.indexOf(row) }, label, cells);
 }
 
 // `spread` is whether any number of the table has a deviation: one without then keeps its room free, so that the
@@ -81,8 +83,9 @@ function tableRow(table, row, spread) {
 function tableCell(number, digits, spread) {
   if (!number) return make('td', { class: 'nothing' }, '–');
   const bare = spread && !(isNumber(number.mean) && isNumber(number.std));
+  const room = bare ? ` ±${fixed(0, digits)}` : null;
   return make('td', { class: number.best ? 'best' : null },
-    make('span', { class: 'own', 'data-room': bare ? ` ±${fixed(0, digits)}` : null }, ownNumber(number, digits), unfinished(number)),
+    make('span', { class: 'own', 'data-room': room }, ownNumber(number, digits), unfinished(number)),
     isNumber(number.gain) && gainLine(number.gain, digits),
     isNumber(number.paper) && paperLine(number, digits));
 }
@@ -96,7 +99,7 @@ function ownNumber(number, digits) {
 function unfinished(number) {
   if (number.runs >= number.of || !isNumber(number.mean)) return null;
   const said = `Not final: ${number.runs} of ${plural(number.of, 'run')}`;
-  return make('abbr', { class: 'unfinished', title: said, 'aria-label': said }, '*');
+  return make('abbr', { class: 'unfinished', title: said, role: 'img', 'aria-label': said }, '*');
 }
 
 function gainLine(gain, digits) {
@@ -105,9 +108,10 @@ function gainLine(gain, digits) {
 }
 
 function paperLine(number, digits) {
-  const printed = fixed(number.paper, digits) + (isNumber(number.paper_std) ? ` ±${fixed(number.paper_std, digits)}` : '');
+  const spread = isNumber(number.paper_std) ? ` ±${fixed(number.paper_std, digits)}` : '';
   const apart = isNumber(number.mean) ? ` (${signed(number.mean - number.paper, digits)})` : '';
-  return make('span', { class: 'paper' }, make('span', { class: 'unseen' }, 'paper '), printed + apart);
+  const said = make('span', { class: 'unseen' }, 'paper '); // the eye has the italics
+  return make('span', { class: 'paper' }, said, fixed(number.paper, digits) + spread + apart);
 }
 
 // A breath of colour from the worst of a column to its best; which end is best, the column's best number tells.
@@ -128,12 +132,14 @@ function shade(table, body) {
 // What the small print in the cells means; only what occurs.
 function tableKey(numbers) {
   const has = (name) => numbers.some((one) => isNumber(one[name]));
+  const [up, down] = [make('span', { class: 'up' }, '+'), make('span', { class: 'down' }, '−')];
+  const paper = [make('i', {}, 'Italic'), ' the paper’s number (ours minus it)'];
   const says = [
     numbers.some((one) => one.best) && [make('strong', {}, 'Bold'), ' best of its column'],
     has('std') && '± standard deviation over seeds',
-    has('gain') && [make('span', { class: 'up' }, '+'), '/', make('span', { class: 'down' }, '−'), ' points over the row it builds on'],
+    has('gain') && [up, '/', down, ' points over the row it builds on'],
     numbers.some(unfinished) && [make('span', { class: 'unfinished' }, '*'), ' not final, runs are missing'],
-    has('paper') && make('span', { class: 'paper-key' }, make('i', {}, 'Italic'), ' the paper’s number (ours minus it)'),
+    has('paper') && make('span', { class: 'paper-key' }, paper),
   ].filter(Boolean);
   return says.length ? make('ul', { class: 'key' }, says.map((one) => make('li', {}, one))) : null;
 }

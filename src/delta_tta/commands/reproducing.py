@@ -1,0 +1,167 @@
+"""delta-tta reproduce, delta-tta report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from ..bench.engine import cores
+from ..bench.lab import Lab
+from ..bench.runner import Plan, default_cache
+from ..bench.store import Store
+from ..errors import SettingError, nearest
+from ..report.console import rich_table
+from ..report.files import write_exhibit
+from ..report.page import write_page
+from ..report.shown import Exhibit, Table
+from ..reproduce import EXHIBITS, Ground, Shelf, exhibit, ground
+from ..reproduce.page import report_of, store_report
+from .running import Board, Cache, Quiet, StorePath, Threads, WorkersOption, execute, finish
+from .shared import consoles, spoken_errors
+
+REPRODUCE_EXAMPLES = """
+[bold]Examples[/]
+
+delta-tta reproduce --list                                what there is, and what it costs here
+
+delta-tta reproduce table-5                               on the embedded images
+
+delta-tta reproduce table-5 --on cifar100 --data data/cifar100
+
+delta-tta reproduce --all --on cifar100-c --data CIFAR-100-C --weights resnext29.pt
+
+delta-tta reproduce --all                                 everything, as files and as one page
+"""
+REPORT_EXAMPLES = """
+[bold]Examples[/]
+
+delta-tta report                                          of delta-tta.db, to delta-tta-report.html
+
+delta-tta report results.db --out page.html
+"""
+
+
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(help="Such as table-5 or figure-2; see --list.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All tables and figures.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="Show what there is and what it costs here.")] = False,
+    on: Annotated[str, typer.Option(help="demo, cifar100, cifar100-c, imagenet-c, imagenet-r or ytbb-sub.")] = "demo",
+    data: Annotated[Path | None, typer.Option(help="Where the images are.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="Of the network, where none come with it.")] = None,
+    full: Annotated[bool, typer.Option(help="All corruptions, seeds and images: for those with a GPU.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the tables, pictures and the page. Default: reproduced-ON."),
+    ] = None,
+    store: StorePath = Path("delta-tta.db"),
+    workers: WorkersOption = None,
+    threads: Threads = None,
+    cache: Cache = None,
+    tensorboard: Board = None,
+    quiet: Quiet = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Run the paper's tables and figures, and set the results beside what the paper prints.
+
+    With a data set of the paper it is the paper's setting; on the embedded images, or on CIFAR-100 corrupted on the
+    fly, the same experiment on other images, and the output says so. Stopped at any moment, the same command goes on.
+    """
+    with spoken_errors():
+        chosen = _chosen(names or [], everything or (listing and not names))
+        place, lab = ground(on, data, weights, full), Lab(cache or default_cache())
+        with Store(store) as opened:
+            if listing:
+                _list(chosen, place, lab, opened)
+                return
+            shown, aside = consoles()
+            aside.print(f"On {place.words}.", highlight=False)
+            cells = list(dict.fromkeys(cell for name in chosen for cell in EXHIBITS[name].cells(place)))
+            plan, tally = execute(cells, opened, lab.cache, workers, threads, tensorboard, quiet)
+            shelf = Shelf(opened, place, plan.cells)
+            made = [exhibit(EXHIBITS[name], shelf) for name in chosen]
+            folder = out or Path(f"reproduced-{on}")
+            for one in made:
+                write_exhibit(one, folder)
+            write_page(report_of(place, made, opened, plan.cells), folder / "report.html")
+        _show(made, shown, as_json, place)
+        aside.print(f"Files: {folder}; the page: {folder / 'report.html'}", highlight=False, soft_wrap=True)
+        finish(tally)
+
+
+def report(
+    store: Annotated[Path, typer.Argument(help="A store of results.")] = Path("delta-tta.db"),
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("delta-tta-report.html"),
+) -> None:
+    """Write one HTML page of everything in a store: it opens from disk and needs no network."""
+    with spoken_errors():
+        with Store(store, create=False) as opened:
+            write_page(store_report(opened), out)
+        consoles()[1].print(f"The page: {out}", highlight=False, soft_wrap=True)
+
+
+def _chosen(names: Sequence[str], everything: bool) -> list[str]:
+    for name in names:
+        if name not in EXHIBITS:
+            raise SettingError(f"Unknown exhibit {name!r}.{nearest(name, EXHIBITS)}")
+    if not names and not everything:
+        raise SettingError("Expected the name of a table or figure, or --all; `delta-tta reproduce --list` shows them.")
+    return list(EXHIBITS) if everything and not names else list(dict.fromkeys(names))
+
+
+def _show(made: Sequence[Exhibit], shown: Console, as_json: bool, place: Ground) -> None:
+    if as_json:
+        values = [{"on": place.name, "words": place.words, **dataclasses.asdict(one)} for one in made]
+        typer.echo(json.dumps(values, indent=1, ensure_ascii=False))
+        return
+    for one in made:
+        if isinstance(one, Table):
+            shown.print(rich_table(one))
+            shown.print()
+
+
+def _list(chosen: Sequence[str], place: Ground, lab: Lab, store: Store) -> None:
+    shown, aside = consoles()
+    rate = _rate(place, lab) * cores()
+    table = RichTable("name", "what", "cells", "in the store", "minutes left", title=f"On {place.words}")
+    counted: set[str] = set()
+    total = 0.0
+    for name in chosen:
+        plan = Plan.of(EXHIBITS[name].cells(place), lab)
+        done = store.done(list(plan.cells))
+        left = sum(plan.work(key) for key in plan.cells if key not in done and key not in counted) / rate / 60
+        counted |= set(plan.cells)
+        total += left
+        table.add_row(name, EXHIBITS[name].title, str(len(plan.cells)), str(len(done)), f"{left:.1f}")
+    shown.print(table)
+    aside.print(
+        f"About {total:.0f} minutes in all on {cores()} cores; cells that an exhibit above has are not counted again.",
+        highlight=False,
+    )
+
+
+def _rate(place: Ground, lab: Lab) -> float:
+    """Return how many images a second the model predicts on one core, measured for a moment."""
+    images, _ = next(lab.images(place.place, place.corruptions[0], 5).batches(range(32), 32))
+    named = lab.model(place.place)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.inference_mode():
+            x = named.normalisation(images)
+            named.model(x)
+            start, count = time.perf_counter(), 0
+            while time.perf_counter() - start < 0.5:
+                named.model(x)
+                count += len(x)
+            return count / (time.perf_counter() - start)
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,39 @@
+"""Finished runs for TensorBoard: the accuracy along the stream of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..bench.runner import Tally
+from .figures import trailing_mean
+
+WINDOW = 320
+
+
+class Board:
+    """Called with the tally of a run; writes each cell once, into a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ImportError("TensorBoard is needed: pip install 'delta-tta[tensorboard]'.") from error
+        self._folder, self._writer = folder, SummaryWriter
+        self._last: object = None
+
+    def __call__(self, tally: Tally) -> None:
+        """Write what was finished last, if it was not yet."""
+        if tally.last is None or tally.last is self._last:
+            return
+        self._last = tally.last
+        cell, event = tally.last
+        result = event.result
+        assert result is not None
+        name = "".join(c if c.isalnum() or c in "+-=._" else "_" for c in str(cell))
+        with self._writer(str(self._folder / name)) as writer:
+            seen, line = trailing_mean(result.trace.correct, min(WINDOW, max(20, len(result.trace.labels) // 8)))
+            step = max(1, len(seen) // 200)
+            for samples, share in zip(seen[::step], line[::step], strict=True):
+                writer.add_scalar("accuracy over the stream", 100 * float(share), int(samples))
+            for label in ("class_mean_accuracy", "accuracy", "ece", "seconds"):
+                writer.add_scalar(label, float(getattr(result, label)), 0)

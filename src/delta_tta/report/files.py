@@ -1,0 +1,22 @@
+"""Exhibits as files: tables as Markdown, CSV and LaTeX, figures as PNG and SVG."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .pictures import draw
+from .shown import Exhibit, Figure, Table
+from .text import csv, latex, markdown
+
+
+def write_exhibit(one: Exhibit, folder: Path) -> None:
+    """Write everything an exhibit can be into a folder, under its name; a figure without a line is not drawn."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(one, Table):
+        for suffix, text in ((".md", markdown(one)), (".csv", csv(one)), (".tex", latex(one))):
+            (folder / f"{one.id}{suffix}").write_text(text, encoding="utf-8")
+        return
+    empty = not any(p.series for p in one.panels) if isinstance(one, Figure) else not one.strips
+    if not empty:
+        for suffix in (".png", ".svg"):
+            draw(one, folder / f"{one.id}{suffix}")

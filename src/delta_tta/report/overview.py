@@ -1,0 +1,62 @@
+"""A table of whatever was run: methods by streams, whichever experiment they come from."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+
+from ..bench.evaluate import Result
+from ..bench.experiment import Cell
+from .shown import Column, Number, Row, Table
+
+
+def overview(runs: Iterable[tuple[Cell, Result]]) -> tuple[Table, ...]:
+    """Return a table for each place (images and model): means over corruptions, then over seeds, with the deviation."""
+    places: dict[str, list[tuple[Cell, Result]]] = {}
+    for cell, result in runs:
+        images = f", {cell.place.images} images" if cell.place.images else ""
+        places.setdefault(f"{cell.place.data}{images}, {cell.place.model}", []).append((cell, result))
+    return tuple(_table(number, name, cells) for number, (name, cells) in enumerate(places.items(), 1))
+
+
+def _table(number: int, name: str, runs: list[tuple[Cell, Result]]) -> Table:
+    values: dict[tuple[str, Column], dict[int, list[float]]] = {}
+    for cell, result in runs:
+        shares = list(result.domains.values()) if cell.order == "continual" else [result.class_mean_accuracy]
+        where = values.setdefault((_row(cell), _column(cell, runs)), {})
+        where.setdefault(cell.stream.seed, []).extend(100 * share for share in shares)
+    labels = list(dict.fromkeys(row for row, _ in values))
+    columns = sorted(dict.fromkeys(column for _, column in values), key=lambda column: column.group)
+    cells = {where: _number(by_seed) for where, by_seed in values.items()}
+    best = {c: max(n.mean for (_, column), n in cells.items() if column == c) for c in columns}
+
+    def final(label: str, column: Column) -> Number | None:
+        own = cells.get((label, column))
+        if own is None:
+            return None
+        return Number(own.mean, own.std, own.mean == best[column], runs=own.runs, of=own.runs)
+
+    rows = tuple(Row(label, tuple(final(label, column) for column in columns)) for label in labels)
+    what = sorted({c for cell, _ in runs for c in cell.corruptions})
+    note = f"Class-mean accuracy, %; mean over {', '.join(what)}." if len(what) <= 15 else "Class-mean accuracy, %."
+    return Table(f"overview-{number}", f"On {name}", tuple(columns), rows, note)
+
+
+def _number(by_seed: dict[int, list[float]]) -> Number:
+    means = [statistics.fmean(values) for values in by_seed.values()]
+    std = statistics.stdev(means) if len(means) > 1 else None
+    return Number(statistics.fmean(means), std, runs=sum(map(len, by_seed.values())))
+
+
+def _row(cell: Cell) -> str:
+    settings = ", ".join(f"{name}={value}" for name, value in cell.settings)
+    star = " without reset" if cell.order == "continual" else ", mixed" if cell.order == "mixed" else ""
+    return f"{cell.method}{star}" + (f" ({settings})" if settings else "")
+
+
+def _column(cell: Cell, runs: list[tuple[Cell, Result]]) -> Column:
+    """Name a stream without its seed; batch size and severity only where they vary."""
+    sizes, levels = ({getattr(one, name) for one, _ in runs} for name in ("batch_size", "severity"))
+    words = [f"B = {cell.batch_size}"] if len(sizes) > 1 else []
+    words += [f"severity {cell.severity}"] if len(levels) > 1 else []
+    return Column(str(cell.stream).rpartition(", seed")[0] or str(cell.stream), ", ".join(words))

@@ -1,0 +1,65 @@
+"""A run on the terminal: how far, how long, and how accurate what is running is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from ..bench.experiment import Cell
+from ..bench.runner import Plan, Tally
+
+
+@contextmanager
+def run_progress(console: Console, plan: Plan, quiet: bool = False) -> Iterator[Callable[[Tally], None]]:
+    """Show a run: a bar on a terminal, a line a finished cell elsewhere; give what `run` calls."""
+    bar = Progress(
+        TextColumn("{task.fields[cells]}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(elapsed_when_finished=False),
+        TextColumn("{task.description}"),
+        console=console,
+        transient=True,
+        disable=quiet or not console.is_terminal,
+        speed_estimate_period=600,
+    )
+    shown: list[object] = [None]
+    with bar:
+        task = bar.add_task("", total=None, cells="")
+
+        def watch(tally: Tally) -> None:
+            live = {key: event for key, event in tally.running.items() if key in plan.samples}
+            partly = sum(plan.work(key) * event.samples / plan.samples[key] for key, event in live.items())
+            words = "  ".join(f"{plan.cells[key].method} {100 * event.accuracy:.1f} %" for key, event in live.items())
+            bar.update(
+                task,
+                total=tally.work,
+                completed=tally.worked + partly,
+                description=words,
+                cells=f"{tally.done}/{tally.total} cells",
+            )
+            if tally.last is not None and tally.last is not shown[0] and not console.is_terminal and not quiet:
+                cell, event = shown[0] = tally.last
+                assert event.result is not None
+                console.print(
+                    f"{tally.done}/{tally.total} {cell}: {100 * event.result.class_mean_accuracy:.1f} % "
+                    f"({event.result.seconds:.1f} s)",
+                    highlight=False,
+                    soft_wrap=True,
+                )
+
+        yield watch
+
+
+def failures(console: Console, plan: Plan, failed: dict[str, str]) -> None:
+    """Say which cells failed and why; the same reason once."""
+    reasons: dict[str, list[Cell]] = {}
+    for key, reason in failed.items():
+        reasons.setdefault(reason, []).append(plan.cells[key])
+    for reason, cells in reasons.items():
+        more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
+        console.print(f"failed: {cells[0]}{more}: {reason}", style="red", highlight=False, soft_wrap=True)

@@ -1,0 +1,75 @@
+"""The page of a store: the paper's exhibits as far as they were run, and whatever else is there."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import delta_tta
+
+from ..bench.store import Store
+from ..report.overview import overview
+from ..report.shown import Exhibit, Figure, Report, Strips, Table
+from . import EXHIBITS
+from .assemble import Shelf, exhibit, signature
+from .ground import GROUNDS, Ground
+
+
+def report_of(ground: Ground, exhibits: Sequence[Exhibit], store: Store, keys: Collection[str]) -> Report:
+    """Return the page of exhibits that were made."""
+    first = [one for one in exhibits if one.id == "stream"]  # the quickest to read comes first
+    others = [one for one in exhibits if one.id != "stream"]
+    shown = tuple(one for one in (*first, *others) if _has_something(one))
+    return Report("DELTA, reproduced", f"On {ground.words}.", shown, _about(store, keys))
+
+
+def store_report(store: Store) -> Report:
+    """Return the page of everything in a store: by ground where its cells are the paper's, else as plain tables."""
+    runs = [(key, cell, result) for key, cell, result in store.results()]
+    places = {(cell.place.data, cell.place.model) for _, cell, _ in runs}
+    used: set[tuple[object, ...]] = set()
+    exhibits: list[Exhibit] = []
+    words = []
+    for base in (ground for ground in _grounds() if (ground.place.data, ground.place.model) in places):
+        left = dict(EXHIBITS)
+        for ground in (base.full(), base):  # the whole of it where it was run
+            shelf = Shelf(store, ground)
+            cells = {name: spec.cells(ground) for name, spec in left.items()}
+            there = [name for name, own in cells.items() if own and all(shelf.result(cell) is not None for cell in own)]
+            used |= {signature(cell) for name in there for cell in cells[name]}
+            exhibits += [exhibit(left.pop(name), shelf) for name in there]
+            words += [ground.words] if there else []
+    rest = [(cell, result) for _, cell, result in runs if signature(cell) not in used]
+    exhibits += overview(rest)
+    lead = f"On {'; and on '.join(words)}." if words else f"{len(runs)} runs in {store.path.name}."
+    ordered = sorted(exhibits, key=lambda one: one.id != "stream")
+    shown = tuple(one for one in ordered if _has_something(one))
+    return Report("Test-time adaptation, measured", lead, shown, _about(store, [key for key, _, _ in runs]))
+
+
+def _grounds() -> list[Ground]:
+    nowhere = Path("-")
+    return [made(None, None) if name == "demo" else made(nowhere, nowhere) for name, made in GROUNDS.items()]
+
+
+def _has_something(one: Exhibit) -> bool:
+    if isinstance(one, Table):
+        return any(number is not None for row in one.rows for number in row.numbers)
+    if isinstance(one, Figure):
+        return any(panel.series for panel in one.panels)
+    return isinstance(one, Strips) and bool(one.strips)
+
+
+def _about(store: Store, keys: Collection[str]) -> dict[str, str]:
+    runs = [result for _, _, result in store.results(keys)]
+    versions = sorted({f"{name} {version}" for r in runs for name, version in r.about["versions"].items()})
+    return {
+        "Runs": f"{len(runs)}, {sum(r.samples for r in runs):,} predictions",
+        "Compute": f"{sum(r.seconds for r in runs) / 60:.0f} minutes of one process",
+        "Networks": "; ".join(sorted({f"{r.about['model']} ({r.about['weights']})" for r in runs})),
+        "Input normalisation": "; ".join(sorted({r.about["normalisation"] for r in runs})),
+        "Metric": "mean of the per-class accuracies, %; answers before each update",
+        "Made with": ", ".join(versions) or f"delta-tta {delta_tta.__version__}",
+        "Machine": platform.machine(),
+    }
