@@ -1,7 +1,8 @@
 """A small place for experiments: 60 images of five classes, a network in a file, and processes of their own.
 
-The network can be held in the middle of a batch, in whatever process it runs: it waits while there is a file `hold`
-beside it, and says so by a file `held-PID`. A file `slow` makes every batch take half a second.
+The network can be held in the middle of a cell, in whatever process it runs: while there is a file `hold` beside it, it
+answers as many batches as that says, and then waits; a file `held-PID` says that it does. A file `slow` makes every
+batch take half a second.
 """
 
 import dataclasses
@@ -33,7 +34,16 @@ HERE = Path(__file__).parent
 HALF = Normalisation((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 
+def allowed():
+    try:
+        return float((HERE / "hold").read_text())
+    except FileNotFoundError:
+        return float("inf")
+
+
 class Net(nn.Module):
+    answered = 0
+
     def __init__(self, norm):
         super().__init__()
         with torch.random.fork_rng():
@@ -46,10 +56,11 @@ class Net(nn.Module):
         self.normalisation = HALF
 
     def forward(self, x):
-        if (HERE / "hold").exists():
+        end = time.monotonic() + 30  # nothing is left behind for ever
+        while self.answered >= allowed() and time.monotonic() < end:
             (HERE / f"held-{os.getpid()}").touch()
-            while (HERE / "hold").exists():
-                time.sleep(0.01)
+            time.sleep(0.01)
+        Net.answered += 1
         if (HERE / "slow").exists():
             time.sleep(0.5)
         return self.head(self.body(x))
@@ -121,10 +132,8 @@ def result(accuracy: float = 0.5, seed: int = 0, **changes) -> Result:
 def same_trace(one: Trace, other: Trace) -> bool:
     """Whether two traces are equal to the last bit."""
     arrays = [{"predicted": t.predicted, "labels": t.labels, **t.batches} for t in (one, other)]
-    return arrays[0].keys() == arrays[1].keys() and all(
-        arrays[0][name].dtype == arrays[1][name].dtype and np.array_equal(arrays[0][name], arrays[1][name])
-        for name in arrays[0]
-    )
+    first, second = ({name: (a.dtype, a.shape, a.tobytes()) for name, a in own.items()} for own in arrays)
+    return first == second
 
 
 def same_result(one: Result, other: Result) -> bool:
@@ -140,7 +149,7 @@ def keys(cells: list[Cell], cache: Path) -> list[str]:
 
 
 def python(script: str, *arguments: object) -> subprocess.Popen:
-    """Start a script in a process of its own, which can be spoken to."""
+    """Start a script in a process, and a group of processes, of its own; it can be spoken to."""
     tests = str(Path(__file__).parent)
     return subprocess.Popen(
         [sys.executable, "-c", script, *map(str, arguments)],
@@ -148,6 +157,7 @@ def python(script: str, *arguments: object) -> subprocess.Popen:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": tests},
     )
 
@@ -170,21 +180,22 @@ def alive(pid: int) -> bool:
 
 
 class Held:
-    """The network beside a place, held in the middle of a batch until `let_go`."""
+    """The network beside a place, held in every process after some batches, until `let_go`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, batches: int = 0) -> None:
         self.folder = folder
-        (folder / "hold").touch()
+        part = folder / "part"
+        part.write_text(str(batches))
+        part.rename(folder / "hold")  # never seen empty
 
     def pids(self) -> list[int]:
-        """Return which processes have come to it, the latest last."""
-        files = sorted(self.folder.glob("held-*"), key=lambda file: file.stat().st_mtime_ns)
-        return [int(file.name.partition("-")[2]) for file in files]
+        """Return which processes have come to it."""
+        return [int(file.name.partition("-")[2]) for file in self.folder.glob("held-*")]
 
-    def wait(self, count: int = 1) -> int:
-        """Wait until so many processes have come; return the latest."""
-        until(lambda: len(self.pids()) >= count, what=f"{count} processes to be held")
-        return self.pids()[-1]
+    def wait(self, *known: int) -> int:
+        """Wait until a process has come that was not known; return its number."""
+        until(lambda: set(self.pids()) - {*known}, what="a process to be held")
+        return (set(self.pids()) - {*known}).pop()
 
     def let_go(self) -> None:
         """Let them go on."""

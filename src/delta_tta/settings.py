@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ class Settings:
     episodic: bool = False
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
+        hints = _hints()
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, _typed(field.name, getattr(self, field.name), hints[field.name]))
         _require("lr", self.lr, 0 < self.lr < math.inf, "greater than 0 and finite")
@@ -153,6 +154,12 @@ def make_settings(preset: str | None, given: Mapping[str, Any], method: str | No
     base = PRESETS[preset] if preset is not None else {}
     own = OF_METHOD.get(method or "", ({}, {}))[0 if base is _CIFAR else 1]
     return Settings(**{**base, **own, **given})
+
+
+@functools.cache
+def _hints() -> dict[str, Any]:
+    """Return the declared types; they are texts until asked for, which is slow."""
+    return get_type_hints(Settings)
 
 
 def _typed(name: str, value: object, hint: Any) -> object:

@@ -31,6 +31,8 @@ def test_the_demo_shows_the_papers_point(tmp_path, monkeypatch):
             assert score[method, stream] > score["source", stream] + 10
             assert score[method, stream] > score[method, "IS+CB"] - 10
     assert (tmp_path / "delta-tta-demo.png").stat().st_size > 20_000
+    assert (tmp_path / "delta-tta-demo.html").stat().st_size > 50_000
+    assert str(tmp_path / "delta-tta-demo.html") in shown.stderr.splitlines()[-1]
 
 
 def test_compare_prints_a_table_and_writes_markdown(tmp_path):
@@ -40,9 +42,7 @@ def test_compare_prints_a_table_and_writes_markdown(tmp_path):
     )  # fmt: skip
     assert "DS+CB (ρ=0.5)" in shown.stdout
     assert "fog 3 (cifar constants)" in shown.stdout
-    assert (
-        "fog 3 (cifar constants): bn on DS+CB (ρ=0.5), seed 2020" in shown.stderr
-    )  # progress, where there is no terminal
+    assert "2/2 bn on fog 3, DS+CB (ρ=0.5), seed 2020, B=200" in shown.stderr, "progress, where there is no terminal"
     assert (tmp_path / "table.md").read_text().startswith("| | DS+CB (ρ=0.5) |")
 
 
@@ -53,6 +53,7 @@ def test_compare_prints_a_table_and_writes_markdown(tmp_path):
         (["compare", "tent", "--model", "resnet21-cifar10"], "Did you mean 'resnet20-cifar10'"),
         (["compare", "tent", "--clean", "nowhere"], "Expected CIFAR at nowhere"),
         (["compare", "tent", "--scenario", "DS+CB"], "Expected `rho`"),
+        (["compare", "tent", "--scenario", "IS+CB, seed 3"], "Expected a scenario without its seed"),
         (["compare", "tent", "--corruption", "fogg"], "Did you mean 'fog'"),
         (["corrupt", "out", "--only", "fogg"], "Did you mean 'fog'"),
         (["demo", "--severity", "9"], "from 1 to 5, but got 9"),
@@ -79,7 +80,7 @@ def test_methods_are_listed():
     assert "ent-w" in json.loads(run("methods", "--json").stdout)
 
 
-@pytest.mark.parametrize("command", ["demo", "compare", "corrupt"])
+@pytest.mark.parametrize("command", ["demo", "compare", "corrupt", "run", "reproduce", "report"])
 def test_help_teaches_by_examples(command):
     shown = run(command, "--help").stdout
     assert "Examples" in shown

@@ -1,6 +1,5 @@
 """The laboratory: run methods over streams and keep the results."""
 
-from .compare import compare, samples
 from .evaluate import Result, evaluate
 from .experiment import SCENARIOS, Cell, Experiment, Place, from_mapping, from_toml
 from .store import Store
@@ -14,9 +13,7 @@ __all__ = [
     "Result",
     "Store",
     "Trace",
-    "compare",
     "evaluate",
     "from_mapping",
     "from_toml",
-    "samples",
 ]

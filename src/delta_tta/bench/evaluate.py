@@ -89,7 +89,7 @@ def evaluate(
         preset: the paper's settings for a data set.
         on_batch: called after each batch with its size and the metrics so far.
         source: images of the training distribution, for the method "eata" alone.
-        watch_statistics: keep the statistics of a layer in the middle, batch by batch, in the trace.
+        watch_statistics: keep the statistics of the first batch norm, batch by batch, in the trace.
         **settings: over the preset's.
     """
     size, name = _size_and_name(stream)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any, Literal, get_args
 from .. import recipe
 from ..corruptions.constants import TYPES, VALIDATION
 from ..errors import InputError, SettingError, nearest
-from ..settings import make_settings
+from ..settings import Settings, make_settings
 from ..streams import StreamSpec
 
 CLEAN = "none"
@@ -94,9 +95,9 @@ class Cell:
     statistics: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "method", str(recipe.parse(self.method)))
-        object.__setattr__(self, "settings", tuple(sorted(dict(self.settings).items())))
-        make_settings(self.place.preset, dict(self.settings))
+        given = {name: tuple(v) if isinstance(v, list) else v for name, v in dict(self.settings).items()}
+        object.__setattr__(self, "settings", tuple(sorted(given.items())))
+        object.__setattr__(self, "method", _understood(self.method, self.place.preset, self.settings)[0])
         for name in self.corruptions:
             if name not in (*TYPES, *VALIDATION, CLEAN):
                 raise SettingError(f"Unknown corruption {name!r}.{nearest(name, (*TYPES, *VALIDATION, CLEAN))}")
@@ -115,6 +116,11 @@ class Cell:
         extra = "".join(f", {name}={value}" for name, value in self.settings)
         return f"{self.method} on {what}, {self.stream}, B={self.batch_size}{extra}"
 
+    @property
+    def spelled_out(self) -> Settings:
+        """The settings, with the preset's and the method's own."""
+        return _understood(self.method, self.place.preset, self.settings)[1]
+
     def as_dict(self) -> dict[str, Any]:
         """Return it ready for JSON."""
         return {**dataclasses.asdict(self), "stream": str(self.stream), "settings": dict(self.settings)}
@@ -130,6 +136,13 @@ class Cell:
             "settings": tuple(values["settings"].items()),
         }
         return cls(**own)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _understood(method: str, preset: str | None, settings: tuple[tuple[str, Any], ...]) -> tuple[str, Settings]:
+    """Return the method in its shortest form and all its settings; remembered, as a plan asks this thousands of times."""
+    words = recipe.parse(method)
+    return str(words), make_settings(preset, dict(settings), words.whole or words.objective)
 
 
 @dataclass(frozen=True)
@@ -201,13 +214,21 @@ def from_mapping(values: Mapping[str, Any], root: Path | None = None) -> Experim
         raise SettingError("Expected `methods`, such as ['tent', 'tent+delta'], but there is none.")
     given = {name: _listed(name, values[name]) for name in others if name in values}
     if "scenarios" in given:
-        given["scenarios"] = tuple(StreamSpec.parse(text) for text in given["scenarios"])
+        given["scenarios"] = scenarios(given["scenarios"])
     place = {name: values[name] for name in places if name in values}
     if root is not None:
         for name in ("path", "weights"):
             if isinstance(place.get(name), str) and (root / place[name]).exists():
                 place[name] = str((root / place[name]).resolve())
     return Experiment(place=Place(**place), **given)
+
+
+def scenarios(texts: Sequence[str]) -> tuple[StreamSpec, ...]:
+    """Read scenarios such as "DS+CB (rho=0.1)"; their seeds are given apart."""
+    for text in texts:
+        if "seed" in text:
+            raise SettingError(f"Expected a scenario without its seed, but got {text!r}; give the seeds as `seeds`.")
+    return tuple(map(StreamSpec.parse, texts))
 
 
 def from_toml(path: Path) -> Experiment:

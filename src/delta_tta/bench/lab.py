@@ -15,7 +15,6 @@ from .. import data, models, recipe
 from ..data.sets import ImageSet, fingerprint
 from ..errors import SettingError
 from ..metrics import Metrics
-from ..settings import make_settings
 from ..streams import DomainStream, Stream, continual, mixed, stream
 from .evaluate import Result, evaluate
 from .experiment import CLEAN, Cell, Place
@@ -84,15 +83,13 @@ class Lab:
 
     def identity(self, cell: Cell) -> dict[str, Any]:
         """Return everything that determines the cell's result; where files lie is not of it, what is in them is."""
-        method = recipe.parse(cell.method)
-        whole = method.objective or method.whole
         return {
             "protocol": PROTOCOL,
             "images": [self._print(cell.place, name, cell.severity) for name in cell.corruptions],
             "source images": self._print(cell.place, CLEAN, cell.severity) if _needs_source(cell) else None,
             "model": self._model(cell.place)[1],
             "method": cell.method,
-            "settings": dataclasses.asdict(make_settings(cell.place.preset, dict(cell.settings), whole)),
+            "settings": dataclasses.asdict(cell.spelled_out),
             "stream": str(cell.stream),
             "digest": self.stream(cell).digest,
             "order": cell.order,

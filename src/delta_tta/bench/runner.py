@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .. import recipe
-from ..settings import make_settings
 from .engine import Engine, Event, Prepare, Task
 from .experiment import CLEAN, Cell
 from .lab import Lab
@@ -60,7 +59,7 @@ def passes(cell: Cell) -> float:
     words = recipe.parse(cell.method)
     if words.whole or words.answer == "tta":
         return PASSES[words.whole or "tta"]
-    settings = make_settings(cell.place.preset, dict(cell.settings))
+    settings = cell.spelled_out
     if words.objective is None:
         return 1.3
     window = settings.length / cell.batch_size if settings.update == "window" else 1

@@ -57,7 +57,7 @@ class Trace:
 class Statistics:
     """Watches the statistics of one batch norm of a model: the batch's own, and those it normalises with.
 
-    The layer is the one in the middle; of it the first eight channels.
+    The layer is the first, which sees the same features whatever the method; of it the first eight channels.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -67,7 +67,7 @@ class Statistics:
         hidden = {id(layer.source) for layer in layers if isinstance(layer, AdaptiveNorm)}
         layers = [layer for layer in layers if id(layer) not in hidden]
         self.rows: list[dict[str, Tensor]] = []
-        self._handle = layers[len(layers) // 2].register_forward_pre_hook(self._look) if layers else None
+        self._handle = layers[0].register_forward_pre_hook(self._look) if layers else None
 
     def _look(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         with torch.no_grad():

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .. import bench, data, models, recipe
+from ..bench.evaluate import Result
+from ..bench.experiment import SCENARIOS, Cell, Experiment, Place, scenarios
+from ..bench.runner import default_cache
+from ..bench.store import Store
+from ..data.cifar import CIFAR10_CLASSES
 from ..report.figures import accuracy_over_stream
+from ..report.page import write_page
+from ..report.runs import exhibits_of
+from ..report.shown import Report
 from ..report.tables import markdown as as_markdown
 from ..report.tables import mean_over_data
-from ..report.terminal import accuracy_table, live
-from ..settings import make_settings
-from ..streams import StreamSpec
-from .shared import clean_images, consoles, scenarios, spoken_errors
+from ..report.terminal import accuracy_table
+from .differing import show_differences
+from .running import WorkersOption, execute, finish
+from .shared import clean_kind, consoles, spoken_errors
 
 CORRUPTION = "motion_blur"
 """Unless another is asked for: severe, and yet Source is well above chance, so that harm can be seen."""
@@ -29,7 +37,7 @@ delta-tta demo                                the point of it all, in a minute
 
 delta-tta demo --corruption gaussian_noise    under another corruption
 
-delta-tta demo --picture ""                   no picture
+delta-tta demo --picture "" --page ""         the table alone
 """
 COMPARE_EXAMPLES = """
 [bold]Examples[/]
@@ -39,6 +47,8 @@ delta-tta compare tent tent+tbr tent+dot tent+delta
 delta-tta compare source tent+delta --scenario "DS+CB (rho=0.01)" --corruption fog
 
 delta-tta compare tent tent+delta --model resnet20-cifar100 --clean data/cifar100 --preset cifar100-c
+
+delta-tta compare before.db after.db          two stores of results: what changed, cell by cell
 """
 
 Corruption = Annotated[str, typer.Option(help="Which corruption; 'none' for clean images.")]
@@ -50,6 +60,7 @@ Severity = Annotated[int, typer.Option("--severity", "-s", help="1 to 5.")]
 BatchSize = Annotated[int, typer.Option("--batch-size", "-b", min=1, help="Images at a time.")]
 Seed = Annotated[int, typer.Option(help="Of the streams; the paper uses 2020 to 2023.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Page = Annotated[str, typer.Option(help="HTML page of the results; '' for none.")]
 
 
 def demo(
@@ -60,16 +71,20 @@ def demo(
     picture: Annotated[
         str, typer.Option(help="PNG of the accuracy over the stream; '' for none.")
     ] = "delta-tta-demo.png",
+    page: Page = "delta-tta-demo.html",
+    workers: WorkersOption = None,
     as_json: Json = False,
 ) -> None:
     """Show the paper's point on the embedded images: five methods over the four test scenarios, in about a minute."""
     with spoken_errors():
-        run = Run(models.load("resnet20-cifar10"), data.demo(), DEMO_METHODS, four(seed), batch_size, "cifar10-c")
-        _show(run, run.results([corruption], severity), picture, as_json)
+        experiment = Experiment(DEMO_METHODS, Place(), SCENARIOS, (corruption,), (severity,), (batch_size,), (seed,))
+        _compare(experiment.cells(), workers, picture, page, as_json)
 
 
 def compare(
-    methods: Annotated[list[str], typer.Argument(help="Methods, such as tent+delta; see `delta-tta methods`.")],
+    methods: Annotated[
+        list[str], typer.Argument(help="Methods, such as tent+delta (see `delta-tta methods`), or two stores.")
+    ],
     model: Annotated[str, typer.Option(help="See delta_tta.models.load.")] = "resnet20-cifar10",
     weights: Annotated[Path | None, typer.Option(help="A .safetensors file or torch checkpoint.")] = None,
     clean: Annotated[
@@ -82,80 +97,67 @@ def compare(
     preset: Annotated[str, typer.Option(help="The paper's settings for a data set.")] = "cifar10-c",
     seed: Seed = 2020,
     picture: Annotated[str, typer.Option(help="PNG of the accuracy over the stream; '' for none.")] = "",
+    page: Page = "",
     markdown: Annotated[Path | None, typer.Option(help="Write the table as Markdown, too.")] = None,
+    workers: WorkersOption = None,
     as_json: Json = False,
 ) -> None:
-    """Compare methods on one model and one data set, corrupted on the fly, over test scenarios.
+    """Compare methods on one model and one data set, corrupted on the fly, over test scenarios; or two stores.
 
-    EATA, which needs images of the training distribution, gets the clean ones.
+    EATA, which needs images of the training distribution, gets the clean ones. Nothing is kept: `delta-tta run` does.
+    Of two stores it tells what changed, with a paired test.
     """
     with spoken_errors():
-        streams = scenarios(scenario, seed) or four(seed)
-        run = Run(models.load(model, weights), clean_images(clean), tuple(methods), streams, batch_size, preset)
-        results = run.results(corruption or [CORRUPTION], severity)
-        _show(run, results, picture, as_json)
+        if len(methods) == 2 and all(Path(name).is_file() for name in methods):
+            show_differences(Path(methods[0]), Path(methods[1]), as_json)
+            return
+        place = Place(
+            clean_kind(clean), str(clean) if clean else None, model, str(weights) if weights else None, preset
+        )
+        streams = tuple(scenarios(scenario)) if scenario else SCENARIOS
+        names = tuple(corruption or [CORRUPTION])
+        experiment = Experiment(tuple(methods), place, streams, names, (severity,), (batch_size,), (seed,))
+        results = _compare(experiment.cells(), workers, picture, page, as_json)
         if markdown is not None:
             markdown.write_text(as_markdown(mean_over_data(results)) + "\n", encoding="utf-8")
 
 
-def four(seed: int) -> list[StreamSpec]:
-    """Return the paper's four scenarios with this seed."""
-    return [StreamSpec(s.scenario, s.rho, s.pi, seed) for s in bench.SCENARIOS]
+def _compare(cells: Sequence[Cell], workers: int | None, picture: str, page: str, as_json: bool) -> list[Result]:
+    with tempfile.TemporaryDirectory(prefix="delta-tta-") as folder, Store(Path(folder) / "compare.db") as store:
+        plan, tally = execute(cells, store, default_cache(), workers, None)
+        keys = {cell: key for key, cell in plan.cells.items()}
+        found = {key: result for key, _, result in store.results(plan.cells)}
+        done = [cell for cell in cells if keys.get(cell) in found]  # as they were asked for, not as they were finished
+        results = [replace(found[keys[cell]], trace=store.trace(keys[cell])) for cell in done]
+        _show(done, results, picture, page, as_json)
+        finish(tally)
+    return results
 
 
-@dataclass(frozen=True)
-class Run:
-    """Methods × scenarios on one model and one clean set."""
-
-    named: models.NamedModel
-    clean: data.ImageSet
-    methods: Sequence[str]
-    streams: Sequence[StreamSpec]
-    batch_size: int
-    preset: str
-
-    def results(self, corruptions: Sequence[str], severity: int) -> list[bench.Result]:
-        """Run everything, with progress on the side."""
-        for method in self.methods:  # before any image is corrupted
-            recipe.parse(method)
-        make_settings(self.preset, {})
-        _, aside = consoles()
-        sets = [self._set(name, severity) for name in corruptions]
-        total = bench.samples(self.clean, self.streams) * len(self.methods) * len(sets)
-        results = []
-        with live(aside, total) as watch:
-            for images in sets:
-                for result in bench.compare(
-                    self.named, images, self.methods, self.streams, self.batch_size, self.preset, watch, self.clean
-                ):
-                    results.append(result)
-                    if not aside.is_terminal:
-                        share = f"{100 * result.class_mean_accuracy:.1f} % ({result.seconds:.1f} s)"
-                        aside.print(f"{images.name}: {result.method} on {result.stream}: {share}", highlight=False)
-        return results
-
-    def title(self, results: Sequence[bench.Result]) -> str:
-        """Say on what the results were made."""
-        names = list(dict.fromkeys(result.about["data"] for result in results))
-        name = names[0] if len(names) == 1 else f"mean over {len(names)}: {'; '.join(names)}"
-        return f"{name}; {self.named.name} ({self.named.weights}); B = {self.batch_size}"
-
-    def _set(self, corruption: str, severity: int) -> data.ImageSet:
-        if corruption == "none":
-            return self.clean
-        return data.in_memory(data.Corrupted(self.clean, corruption, severity))
-
-
-def _show(run: Run, results: Sequence[bench.Result], picture: str, as_json: bool) -> None:
+def _show(cells: Sequence[Cell], results: Sequence[Result], picture: str, page: str, as_json: bool) -> None:
     shown, aside = consoles()
     if as_json:
         typer.echo(json.dumps([result.as_dict() for result in results], indent=1, ensure_ascii=False))
-    else:
-        shown.print(run.title(results), style="bold", highlight=False, soft_wrap=True)
+    elif results:
+        shown.print(_title(results), style="bold", highlight=False, soft_wrap=True)
         shown.print(accuracy_table(mean_over_data(results)))
         if any(result.method == "source" for result in results):
             shown.print("▲▼ points against Source on the same stream.", style="dim")
-    if picture:
+    if picture and results:
         first = [result for result in results if result.about["data"] == results[0].about["data"]]
-        accuracy_over_stream(first, Path(picture), run.title(first))
-        aside.print(f"Accuracy over the stream: {picture}", highlight=False)
+        accuracy_over_stream(first, Path(picture), _title(first))
+        aside.print(f"Accuracy over the stream: {picture}", highlight=False, soft_wrap=True)
+    if page and results:
+        traces = {cell: result.trace for cell, result in zip(cells, results, strict=True)}
+        names = CIFAR10_CLASSES if cells[0].place.data == "demo" else ()
+        exhibits = exhibits_of(list(zip(cells, results, strict=True)), traces.get, names)
+        write_page(Report("Test-time adaptation, compared", _title(results), tuple(exhibits)), Path(page))
+        aside.print(f"The page: {Path(page).absolute()}", highlight=False, soft_wrap=True)
+
+
+def _title(results: Sequence[Result]) -> str:
+    """Say on what the results were made."""
+    names = list(dict.fromkeys(result.about["data"] for result in results))
+    name = names[0] if len(names) == 1 else f"mean over {len(names)}: {'; '.join(names)}"
+    about = results[0].about
+    return f"{name}; {about['model']} ({about['weights']}); B = {about['batch size']}"

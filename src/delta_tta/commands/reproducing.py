@@ -78,10 +78,10 @@ def reproduce(
     with spoken_errors():
         chosen = _chosen(names or [], everything or (listing and not names))
         place, lab = ground(on, data, weights, full), Lab(cache or default_cache())
+        if listing:
+            _list(chosen, place, lab, store)
+            return
         with Store(store) as opened:
-            if listing:
-                _list(chosen, place, lab, opened)
-                return
             shown, aside = consoles()
             aside.print(f"On {place.words}.", highlight=False)
             cells = list(dict.fromkeys(cell for name in chosen for cell in EXHIBITS[name].cells(place)))
@@ -128,15 +128,19 @@ def _show(made: Sequence[Exhibit], shown: Console, as_json: bool, place: Ground)
             shown.print()
 
 
-def _list(chosen: Sequence[str], place: Ground, lab: Lab, store: Store) -> None:
+def _list(chosen: Sequence[str], place: Ground, lab: Lab, store: Path) -> None:
     shown, aside = consoles()
+    there: set[str] = set()
+    if store.exists():
+        with Store(store) as opened:
+            there = {key for key, _, _ in opened.results()}
     rate = _rate(place, lab) * cores()
     table = RichTable("name", "what", "cells", "in the store", "minutes left", title=f"On {place.words}")
     counted: set[str] = set()
     total = 0.0
     for name in chosen:
         plan = Plan.of(EXHIBITS[name].cells(place), lab)
-        done = store.done(list(plan.cells))
+        done = there & set(plan.cells)
         left = sum(plan.work(key) for key in plan.cells if key not in done and key not in counted) / rate / 60
         counted |= set(plan.cells)
         total += left

@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 
 from .. import data
+from ..bench.experiment import Kind
 from ..errors import DeltaError
-from ..streams import StreamSpec
 
 WRONG = 2
 """Exit code for input that cannot be used, as for a wrong option."""
@@ -39,19 +39,22 @@ def spoken_errors() -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def clean_images(place: Path | None) -> data.ImageSet:
-    """Return the embedded default, or clean images at `place`: CIFAR in any layout, or a folder of images."""
+def clean_kind(place: Path | None) -> Kind:
+    """Return what kind of clean images are at `place`: CIFAR in any layout, or a folder of images."""
     if place is None:
-        return data.demo()
+        return "demo"
     if place.is_dir():
         children = {child.name for child in place.iterdir()}
         arrays = any(name.endswith(".npz") for name in children)
         layouts = {"cifar-10-batches-py", "cifar-100-python", "batches.meta", "meta", "test_batch", "test", "train"}
         if not arrays and not children & layouts:
-            return data.folder(place, size=None)
-    return data.cifar(place)
+            return "folder"
+    return "cifar"
 
 
-def scenarios(texts: list[str] | None, seed: int) -> list[StreamSpec] | None:
-    """Return streams from texts such as "DS+CB (rho=0.1)"."""
-    return [StreamSpec.parse(text if "seed" in text else f"{text}, seed {seed}") for text in texts] if texts else None
+def clean_images(place: Path | None) -> data.ImageSet:
+    """Return the embedded default, or clean images at `place`."""
+    kind = clean_kind(place)
+    if place is None:
+        return data.demo()
+    return data.folder(place, size=None) if kind == "folder" else data.cifar(place)

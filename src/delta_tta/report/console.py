@@ -6,6 +6,7 @@ from typing import Literal
 
 from rich import box
 from rich.align import Align
+from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -13,7 +14,7 @@ from .shown import Column, Number, Table
 from .text import gains, missing, plain, signed, spread, unfinished
 
 
-def rich_table(table: Table) -> RichTable:
+def rich_table(table: Table) -> Group:
     """Return the table: the best of a column bold, gains green and losses red, the paper's numbers and how far off dim.
 
     Ours, the gains and the paper's are lines of their own, so that eight columns fit into a hundred characters; for the
@@ -22,10 +23,6 @@ def rich_table(table: Table) -> RichTable:
     star = missing(table)
     below = "\n".join(part for part in (f"* {star}" if star else "", table.note) if part)
     shown = RichTable(
-        title=Text(table.title, style="bold"),
-        caption=Text(below, style="dim") if below else None,
-        title_justify="left",
-        caption_justify="left",
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
@@ -49,7 +46,8 @@ def rich_table(table: Table) -> RichTable:
         tall = len(lines) > 1
         for line in lines:
             shown.add_row(*line)
-    return shown
+    # not rich's own title and caption: they would be squeezed into the width of a narrow table
+    return Group(Text(table.title, style="bold"), shown, *([Text(below, style="dim")] if below else []))
 
 
 def _head(column: Column, side: Literal["left", "right"]) -> Align:

@@ -1,41 +1,13 @@
-"""What the command shows on a terminal, with rich: a live progress bar and coloured tables."""
+"""Results on a terminal, as a coloured table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ..bench import Result
-from ..bench.compare import Watch
-from ..metrics import Metrics
-from ..streams import StreamSpec
-from .tables import Cell, arrow, headings, layout, rows, short
-
-
-@contextmanager
-def live(console: Console, total: int) -> Iterator[Watch]:
-    """Show progress over `total` samples, with the accuracy of the method that runs; give what `compare` calls."""
-    bar = Progress(
-        TextColumn("{task.description:<44}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task("", total=total)
-
-        def watch(method: str, spec: StreamSpec, size: int, metrics: Metrics) -> None:
-            words = f"{method} on {short(str(spec))}: {100 * metrics.accuracy:.1f} %"
-            bar.update(task, advance=size, description=words)
-
-        yield watch
+from .tables import Cell, arrow, headings, layout, rows
 
 
 def accuracy_table(results: Sequence[Result]) -> Table:

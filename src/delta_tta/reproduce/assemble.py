@@ -6,7 +6,6 @@ import math
 import statistics
 from collections.abc import Collection, Iterable, Sequence
 
-from .. import recipe
 from ..bench import paper
 from ..bench.evaluate import Result
 from ..bench.experiment import Cell
@@ -14,7 +13,6 @@ from ..bench.store import Store
 from ..bench.trace import Trace
 from ..data.cifar import CIFAR10_CLASSES
 from ..report.shown import Column, Exhibit, Figure, Number, Panel, Row, Series, Strip, Strips, Table
-from ..settings import make_settings
 from .ground import Ground
 from .spec import ColumnSpec, Conditions, ExhibitSpec, FigureSpec, Metric, StripsSpec, SweepSpec, TableSpec, TraceSpec
 from .spec import merged as both_conditions
@@ -88,7 +86,7 @@ def exhibit(spec: ExhibitSpec, shelf: Shelf) -> Exhibit:
         return _table(spec, shelf)
     if isinstance(spec, FigureSpec):
         panels = [_sweep(p, shelf) if isinstance(p, SweepSpec) else _traced(p, shelf) for p in spec.of(shelf.ground)]
-        return Figure(spec.id, spec.title, tuple(panels), spec.note)
+        return Figure(spec.id, _title(spec), tuple(panels), spec.note)
     return _strips(spec, shelf)
 
 
@@ -164,7 +162,7 @@ def _traced(spec: TraceSpec, shelf: Shelf) -> Panel:
         (cell,) = shelf.ground.cells(when)
         trace = shelf.trace(cell)
         if trace is not None:
-            x, y = of(trace, shelf.ground)
+            x, y = of(trace)
             series.append(Series(label, tuple(x), tuple(y)))
     return Panel(spec.title, spec.x_label, spec.y_label, tuple(series), spec.mark)
 
@@ -182,8 +180,6 @@ def _strips(spec: StripsSpec, shelf: Shelf) -> Strips:
 
 def signature(cell: Cell) -> tuple[object, ...]:
     """Return what a cell says, with its settings spelled out and without the places of files."""
-    words = recipe.parse(cell.method)
-    settings = make_settings(cell.place.preset, dict(cell.settings), words.whole or words.objective)
     place = (cell.place.data, cell.place.model, cell.place.images)
     streams = (cell.stream, cell.corruptions, cell.order, cell.severity, cell.batch_size, cell.statistics)
-    return (*place, cell.method, *streams, settings)
+    return (*place, cell.method, *streams, cell.spelled_out)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..bench.trace import Trace
-from ..report.figures import trailing_mean
+from ..report.runs import accuracy_along, predictions_per_class
 from ..streams import StreamSpec
 from .ground import Ground
 from .spec import Conditions, FigureSpec, StripsSpec, SweepSpec, TraceSpec
@@ -33,8 +33,8 @@ def _one(ground: Ground, **when: object) -> Conditions:
 
 
 def _statistics(ground: Ground) -> tuple[TraceSpec, ...]:
-    def values(name: str) -> Callable[[Trace, Ground], XY]:
-        def of(trace: Trace, _: Ground) -> XY:
+    def values(name: str) -> Callable[[Trace], XY]:
+        def of(trace: Trace) -> XY:
             y = trace.batches[name][:, CHANNEL]
             return [float(i + 1) for i in range(len(y))], [float(v) for v in y]
 
@@ -56,30 +56,21 @@ def _statistics(ground: Ground) -> tuple[TraceSpec, ...]:
 
 
 def _counts(ground: Ground) -> tuple[TraceSpec, ...]:
-    def of(trace: Trace, _: Ground) -> XY:
-        count = int(max(trace.labels.max(), trace.predicted.max())) + 1
-        made = np.sort(np.bincount(trace.predicted, minlength=count))[::-1]
-        return [float(i + 1) for i in range(count)], [float(v) for v in made]
-
     names = ("source", "tema", "tent+tbr", "tent+delta")
     return tuple(
         TraceSpec(
             label,
             "classes, most predicted first",
             "predictions",
-            tuple((method(name).label, _one(ground, method=name, scenario=spec), of) for name in names),
+            tuple(
+                (method(name).label, _one(ground, method=name, scenario=spec), predictions_per_class) for name in names
+            ),
         )
         for label, spec in (("IS+CB", IS_CB), ("DS+CB", STUDY))
     )
 
 
 def _over_stream(ground: Ground) -> tuple[TraceSpec, ...]:
-    def of(trace: Trace, _: Ground) -> XY:
-        window = max(20, len(trace.labels) // 8)
-        seen, line = trailing_mean(trace.correct, window)
-        step = max(1, len(seen) // 200)
-        return [float(v) for v in seen[::step]], [100 * float(v) for v in line[::step]]
-
     names = ("source", "bn", "tent", "eta", "lame", "tent+delta", "ent-w+delta")
     return tuple(
         TraceSpec(
@@ -87,7 +78,7 @@ def _over_stream(ground: Ground) -> tuple[TraceSpec, ...]:
             "samples seen",
             "accuracy of the last eighth, %",
             tuple(
-                (method(name).label, {**_one(ground, method=name, scenario=spec), "batch": ground.batch}, of)
+                (method(name).label, _one(ground, method=name, scenario=spec, batch=ground.batch), accuracy_along)
                 for name in names
             ),
         )
@@ -148,7 +139,7 @@ def _severities(ground: Ground) -> tuple[SweepSpec, ...]:
 
 
 def _classes(ground: Ground) -> tuple[TraceSpec, ...]:
-    def of(trace: Trace, _: Ground) -> XY:
+    def of(trace: Trace) -> XY:
         made = np.bincount(trace.labels)
         return [float(i + 1) for i in range(len(made))], [float(v) for v in made]
 
@@ -164,7 +155,7 @@ FIGURES = (
         "figure-2",
         "Normalisation statistics over time",
         _statistics,
-        "One channel of a layer in the middle; DS+CB with ρ = 0.1.",
+        "One channel of the first batch norm; DS+CB with ρ = 0.1.",
     ),
     FigureSpec("figure-3", "Predictions per class", _counts, "On the first corruption; DS+CB with ρ = 0.1."),
     FigureSpec(

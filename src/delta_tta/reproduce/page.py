@@ -9,7 +9,7 @@ from pathlib import Path
 import delta_tta
 
 from ..bench.store import Store
-from ..report.overview import overview
+from ..report.runs import exhibits_of
 from ..report.shown import Exhibit, Figure, Report, Strips, Table
 from . import EXHIBITS
 from .assemble import Shelf, exhibit, signature
@@ -41,7 +41,8 @@ def store_report(store: Store) -> Report:
             exhibits += [exhibit(left.pop(name), shelf) for name in there]
             words += [ground.words] if there else []
     rest = [(cell, result) for _, cell, result in runs if signature(cell) not in used]
-    exhibits += overview(rest)
+    keys = {cell: key for key, cell, _ in runs}
+    exhibits += exhibits_of(rest, lambda cell: store.trace(keys[cell]))
     lead = f"On {'; and on '.join(words)}." if words else f"{len(runs)} runs in {store.path.name}."
     ordered = sorted(exhibits, key=lambda one: one.id != "stream")
     shown = tuple(one for one in ordered if _has_something(one))

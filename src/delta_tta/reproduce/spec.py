@@ -95,7 +95,7 @@ class TraceSpec:
     title: str
     x_label: str
     y_label: str
-    series: tuple[tuple[str, Conditions, Callable[[Trace, Ground], tuple[list[float], list[float]]]], ...]
+    series: tuple[tuple[str, Conditions, Callable[[Trace], tuple[list[float], list[float]]]], ...]
     mark: Literal["line", "points", "bar"] = "line"
 
 

@@ -9,8 +9,8 @@ import torch
 
 import delta_tta
 from delta_tta import bench, data, models
-from delta_tta.errors import InputError, MethodError, SettingError
-from delta_tta.streams import StreamSpec, continual, stream
+from delta_tta.errors import InputError
+from delta_tta.streams import continual, stream
 from nets import conv_net
 
 HALF = data.Normalisation((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
@@ -124,26 +124,3 @@ def test_a_continual_stream_resets_nothing_between_domains(images):
 def test_a_stream_of_another_set_is_refused(images):
     with pytest.raises(InputError, match="over 4 samples, but noise has 60"):
         bench.evaluate(named(conv_net()), "bn", images, stream([0, 1, 0, 1], "IS+CB"))
-
-
-def test_compare_runs_each_method_on_each_stream_from_the_source(images):
-    seen = []
-    scenarios = [StreamSpec("IS+CB"), StreamSpec("DS+CI", rho=0.5, pi=0.5, seed=3)]
-    results = list(
-        bench.compare(
-            named(conv_net()), images, ["source", "tent"], scenarios, 16, watch=lambda *what: seen.append(what[:3])
-        )
-    )
-    assert [(r.method, r.stream) for r in results] == [(m, str(s)) for m in ("source", "tent") for s in scenarios]
-    alone = bench.evaluate(named(conv_net()), "tent", images, stream(images.labels, "IS+CB"), 16)
-    assert results[2].trace.correct.tolist() == alone.trace.correct.tolist()
-    assert sum(size for *_, size in seen) == 2 * bench.samples(images, scenarios) == sum(r.samples for r in results)
-
-
-def test_wrong_names_are_refused_before_anything_runs(images):
-    watched = []
-    with pytest.raises(MethodError):
-        next(bench.compare(named(conv_net()), images, ["source", "tnet"], watch=watched.append))
-    with pytest.raises(SettingError, match="preset"):
-        next(bench.compare(named(conv_net()), images, ["source"], preset="cifar"))
-    assert not watched
