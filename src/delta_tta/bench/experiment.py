@@ -140,7 +140,7 @@ class Cell:
 
 @functools.lru_cache(maxsize=10_000)
 def _understood(method: str, preset: str | None, settings: tuple[tuple[str, Any], ...]) -> tuple[str, Settings]:
-    """Return the method in its shortest form and all its settings; remembered, as a plan asks this thousands of times."""
+    """Return the method in its shortest form and all its settings; remembered, as plans ask thousands of times."""
     words = recipe.parse(method)
     return str(words), make_settings(preset, dict(settings), words.whole or words.objective)
 

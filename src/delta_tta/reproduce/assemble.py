@@ -91,11 +91,11 @@ def exhibit(spec: ExhibitSpec, shelf: Shelf) -> Exhibit:
 
 
 def _table(spec: TableSpec, shelf: Shelf) -> Table:
-    columns = spec.columns_on(shelf.ground)
+    columns, lines = spec.columns_on(shelf.ground), spec.rows_on(shelf.ground)
     data = spec.data or shelf.ground.stands_for
     numbers: dict[tuple[str, int], Number] = {}
     for place, column in enumerate(columns):
-        for row in spec.rows:
+        for row in lines:
             found = shelf.number(both_conditions(column.when, row.when), column.metric)
             if found is not None:
                 mean, std, runs, of = found
@@ -106,7 +106,7 @@ def _table(spec: TableSpec, shelf: Shelf) -> Table:
         for place, column in enumerate(columns)
         if column.metric == "accuracy"
     }
-    base = {row.label: row.builds_on for row in spec.rows}
+    base = {row.label: row.builds_on for row in lines}
 
     def final(label: str, place: int) -> Number | None:
         own = numbers.get((label, place))
@@ -114,10 +114,10 @@ def _table(spec: TableSpec, shelf: Shelf) -> Table:
             return None
         before = numbers.get((base[label] or "", place))
         gain = own.mean - before.mean if before is not None else None
-        is_best = len(spec.rows) > 1 and math.isclose(own.mean, best.get(place, NAN))
+        is_best = len(lines) > 1 and math.isclose(own.mean, best.get(place, NAN))
         return Number(own.mean, own.std, is_best, gain, own.paper, own.paper_std, own.runs, own.of)
 
-    rows = tuple(Row(r.label, tuple(final(r.label, place) for place in range(len(columns)))) for r in spec.rows)
+    rows = tuple(Row(r.label, tuple(final(r.label, place) for place in range(len(columns)))) for r in lines)
     heads = tuple(Column(column.label, column.group) for column in columns)
     note = " ".join(filter(None, [spec.note, _beside(spec, data, shelf.ground)]))
     return Table(spec.id, _title(spec), heads, rows, note, spec.head, spec.digits)

@@ -122,7 +122,7 @@ def cifar100(path: Path | None = None, weights: Path | None = None) -> Ground:
         batch=200,
         study=128,
         words="CIFAR-100 test images corrupted on the fly, our ResNet-20 (the paper: CIFAR100-C, ResNeXt-29); one "
-        "corruption of each family (gaussian noise, motion blur, fog, jpeg), one seed; 1,000 images for CoTTA, MEMO",
+        "corruption of each family (gaussian noise, motion blur, fog, jpeg), one seed; 1,000 images for CoTTA",
         corruptions=FAMILIES,
         seeds=SEEDS[:1],
         slow_images=1000,

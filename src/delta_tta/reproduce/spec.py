@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ..bench import paper
 from ..bench.experiment import CLEAN, Cell
 from ..bench.trace import Trace
 from ..streams import StreamSpec
@@ -60,10 +61,20 @@ class TableSpec:
             return (*single, ColumnSpec("mean", base.when))
         return tuple(column for column in self.columns if not column.only or ground.name in column.only)
 
+    def rows_on(self, ground: Ground) -> tuple[RowSpec, ...]:
+        """Return the rows a ground has: where it follows the paper, those for which the paper prints a number."""
+        columns = [column.paper for column in self.columns_on(ground) if column.paper]
+        if ground.name == "demo" or not columns or self.id not in paper.tables():
+            return self.rows
+        data = self.data or ground.stands_for
+        return tuple(
+            row for row in self.rows if any(paper.printed(self.id, data, row.label, column) for column in columns)
+        )
+
     def conditions(self, ground: Ground) -> Iterator[Conditions]:
         """Yield those of every number."""
         for column in self.columns_on(ground):
-            for row in self.rows:
+            for row in self.rows_on(ground):
                 both = merged(column.when, row.when)
                 yield both
                 if column.metric == "over source":
