@@ -15,12 +15,13 @@ from .. import data, models, recipe
 from ..data.sets import ImageSet, fingerprint
 from ..errors import SettingError
 from ..metrics import Metrics
+from ..settings import Settings
 from ..streams import DomainStream, Stream, continual, mixed, stream
 from .evaluate import Result, evaluate
 from .experiment import CLEAN, Cell, Place
 
 PROTOCOL = 1
-"""Raised when the same cell no longer means the same result, so that old ones are not taken for new."""
+"""Raised when the same cell no longer means the same result, as when a default changes: then it is run again."""
 
 
 class Lab:
@@ -89,7 +90,7 @@ class Lab:
             "source images": self._print(cell.place, CLEAN, cell.severity) if _needs_source(cell) else None,
             "model": self._model(cell.place)[1],
             "method": cell.method,
-            "settings": dataclasses.asdict(cell.spelled_out),
+            "settings": _unusual(cell.spelled_out),
             "stream": str(cell.stream),
             "digest": self.stream(cell).digest,
             "order": cell.order,
@@ -129,6 +130,13 @@ class Lab:
             **dict(cell.settings),
         )
         return dataclasses.replace(result, about={**result.about, "identity": self.identity(cell)})
+
+
+def _unusual(settings: Settings) -> dict[str, Any]:
+    """Return the settings that are not the defaults: so a setting that is added later changes no key."""
+    usual = Settings()
+    values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(Settings)}
+    return {name: value for name, value in values.items() if value != getattr(usual, name) and name != "background"}
 
 
 def _needs_source(cell: Cell) -> bool:
