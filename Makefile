@@ -20,7 +20,7 @@ demo: setup      ## five methods over the four scenarios on the embedded images,
 	$(BIN)/delta-tta demo
 
 test: setup lint ## lint, type check and run every test
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: setup      ## ruff and mypy
 	$(BIN)/ruff check .

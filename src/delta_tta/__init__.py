@@ -8,7 +8,17 @@ logits = model(images)
 from . import corruptions, data, metrics, models, streams
 from .adapt import adapt
 from .adapter import Adapter
-from .errors import DataError, DeltaError, InputError, MethodError, ModelError, SettingError, StateError, StreamError
+from .errors import (
+    DataError,
+    DeltaError,
+    InputError,
+    MethodError,
+    ModelError,
+    SettingError,
+    StateError,
+    StreamError,
+    SyncError,
+)
 from .norms import register_norm
 from .recipe import methods
 from .settings import PRESETS, Settings
@@ -29,6 +39,7 @@ __all__ = [
     "Signals",
     "StateError",
     "StreamError",
+    "SyncError",
     "adapt",
     "corruptions",
     "data",

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from . import methods  # noqa: F401  (they register their words)
 from .adapter import Adapter
+from .distributed import Ranks
 from .errors import ModelError, SettingError
 from .recipe import parse
 from .settings import make_settings
@@ -20,6 +21,7 @@ def adapt(
     preset: str | None = None,
     *,
     source: Iterable[Tensor] | None = None,
+    process_group: Any = None,
     **settings: Any,
 ) -> Adapter:
     """Wrap a trained classifier so that it adapts to the stream while it predicts.
@@ -32,6 +34,8 @@ def adapt(
             one, ImageNet-C's apply.
         source: for "eata" alone: images of the training distribution, as the model takes them, in batches (a tensor, or
             a loader of images or of (images, labels)).
+        process_group: adapt together with the processes of this group of torch.distributed; `sync=True` takes the
+            default group. All of them call the adapter the same number of times.
         **settings: any field of `Settings`, over the preset's. Those that a method does not use are ignored, so that
             one call serves many methods.
 
@@ -50,7 +54,16 @@ def adapt(
     if isinstance(model, Adapter):
         raise ModelError("The model is an adapter already; call unload() on it first.")
     recipe = parse(method)
+    if process_group is not None:
+        settings = {**settings, "sync": True}
     chosen = make_settings(preset, settings, recipe.whole or recipe.objective)
     if chosen.prior > 0 and str(recipe) != "bn":
         raise SettingError(f"Setting `prior` belongs to method 'bn', but the method is '{recipe}'.")
-    return Adapter(model, recipe, chosen, source)
+    ranks = None
+    if chosen.sync:
+        alone = recipe.whole or recipe.answer or (recipe.objective if recipe.objective == "eata" else None)
+        if alone is not None:
+            raise SettingError(f"'{alone}' cannot be synchronised; leave out `sync`, or choose another method.")
+        ranks = Ranks(process_group)
+        ranks.require_same(model.state_dict().items())
+    return Adapter(model, recipe, chosen, source, ranks)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from . import state as states
+from .distributed import Ranks
 from .errors import InputError, StateError
 from .learner import Learner
 from .recipe import Recipe
@@ -36,13 +37,18 @@ class Adapter(nn.Module):
     """
 
     def __init__(
-        self, model: nn.Module, recipe: Recipe, settings: Settings, source: Iterable[Tensor] | None = None
+        self,
+        model: nn.Module,
+        recipe: Recipe,
+        settings: Settings,
+        source: Iterable[Tensor] | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         super().__init__()
         self.recipe = recipe
         self.settings = settings
         with torch.inference_mode(False):
-            subject = Subject(model, recipe, settings)
+            subject = Subject(model, recipe, settings, ranks)
             try:
                 kind = Learner if recipe.whole is None else WORDS[recipe.whole].build
                 self._learner: Learner = kind(subject, recipe, settings)
@@ -225,7 +231,7 @@ class Adapter(nn.Module):
     def _checked(self, images: Tensor) -> Tensor:
         if not isinstance(images, Tensor):
             raise InputError(f"Expected a batch of images as a tensor, but got {type(images).__name__}.")
-        if images.dim() < 2 or images.numel() == 0:
+        if images.dim() < 2 or (images.numel() == 0 and not (self.settings.sync and len(images) == 0)):
             raise InputError(
                 f"Expected a batch with at least one sample, such as (B, C, H, W), but got shape {tuple(images.shape)}."
             )

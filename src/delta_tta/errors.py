@@ -38,6 +38,10 @@ class StateError(DeltaError, ValueError):
     """A saved state does not belong to this adapter, or the adapter is in no state to do this."""
 
 
+class SyncError(DeltaError, RuntimeError):
+    """Another process of a synchronised adapter did not answer."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return the end of an error message: the nearest valid name, then all of them."""
     names = sorted(known)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .answers import Answer
 from .errors import InputError, ModelError, SettingError
+from .norms.statistics import at_least_float32
 from .objectives import Eata, Objective
 from .prediction import Prediction
 from .recipe import Recipe
@@ -31,6 +32,7 @@ class Learner:
     def __init__(self, subject: Subject, recipe: Recipe, settings: Settings) -> None:
         self.subject = subject
         self.settings = settings
+        self.ranks = subject.phase.ranks
         self.objective: Objective | None = _build(recipe.objective, settings)
         self.reweighting: Reweighting | None = _build(recipe.reweighting, settings)
         self.answering: Answer | None = (
@@ -91,6 +93,10 @@ class Learner:
     def _learn(self, logits: Tensor) -> Outcome:
         try:
             with torch.autocast(logits.device.type, enabled=False):
+                if self.ranks is not None:
+                    logits = self.ranks.join(at_least_float32(logits))
+                    if not len(logits):
+                        return Outcome(skipped="no rank had a sample", frequencies=self.frequencies())
                 return self._learn_from(Prediction(logits))
         finally:
             self.subject.discard()
@@ -194,7 +200,9 @@ class Learner:
 
     def _gradients(self, loss: Tensor) -> list[Tensor | None]:
         with self._phase("replaying"):
-            return list(torch.autograd.grad(loss, list(self.subject.parameters.values()), allow_unused=True))
+            parameters = list(self.subject.parameters.values())
+            own: list[Tensor | None] = list(torch.autograd.grad(loss, parameters, allow_unused=True))
+        return own if self.ranks is None else self.ranks.add(own)
 
     def _commit(
         self, prediction: Prediction, gradients: list[Tensor | None], memory: State, selected: Tensor | None

@@ -51,6 +51,7 @@ class Settings:
         length: L of the slow update and the window, in samples.
         background: learn in a worker thread after the answer, so that the caller need not wait for it.
         episodic: forget everything before each batch.
+        sync: adapt together with the other processes of torch.distributed, as one model on one large batch.
     """
 
     optimizer: Literal["sgd", "adam"] = "sgd"
@@ -79,6 +80,7 @@ class Settings:
     length: int = 64
     background: bool = False
     episodic: bool = False
+    sync: bool = False
 
     def __post_init__(self) -> None:
         hints = _hints()
@@ -99,6 +101,7 @@ class Settings:
         _require("seed", self.seed, 0 <= self.seed < 2**32, "an integer from 0 to 2**32 - 1")
         _require("length", self.length, self.length >= 1, "at least 1")
         fine = self.update == "every" or not self.episodic  # otherwise the kept samples would be forgotten, too
+        _require("sync", self.sync, not self.sync or self.update == "every", "False unless update='every'")
         _require("episodic", self.episodic, fine, "False with update='slow' or 'window'")
 
 

@@ -8,6 +8,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 
+from .distributed import Ranks
 from .errors import ModelError
 from .norms import AdaptiveNorm, NormSites, Phase
 from .norms.statistics import at_least_float32, follow
@@ -23,11 +24,12 @@ _adapted: WeakSet[nn.Module] = WeakSet()
 class Subject:
     """Owns the swapped layers and the trained parameters, and remembers the source."""
 
-    def __init__(self, model: nn.Module, recipe: Recipe, settings: Settings) -> None:
+    def __init__(self, model: nn.Module, recipe: Recipe, settings: Settings, ranks: Ranks | None = None) -> None:
         if model in _adapted:
             raise ModelError("The model is being adapted already; call unload() on its adapter first.")
         self.model = model
         self.phase = Phase()
+        self.phase.ranks = ranks
         self._sites = NormSites(model)
         self.parameters = _declared_parameters(model, recipe, self._sites)
         _check(model, recipe, self._sites, self.parameters)

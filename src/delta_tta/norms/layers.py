@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ..distributed import Ranks
 from ..errors import InputError
 from ..settings import Settings
 from ..words import word
@@ -34,8 +35,11 @@ class Phase:
 
     frozen: answer with what is known. observing: also remember what is seen. replaying: a backward pass is on, and a
     model with gradient checkpoints runs parts of its forward pass again; do as before, but remember nothing.
+
+    `ranks` are the processes whose batches count as one; None for this one alone.
     """
 
+    ranks: Ranks | None = None
     now: Literal["frozen", "observing", "replaying"] = "frozen"
 
 
@@ -133,7 +137,9 @@ class BatchStatistics(AdaptiveNorm):
 
     def frozen(self, x: Tensor) -> Tensor:
         """Normalise with the batch's statistics; there is nothing to remember."""
-        s, prior = self.source, self.settings.prior
+        s, prior, ranks = self.source, self.settings.prior, self._phase.ranks
+        if ranks is not None:
+            return self._shared(x, Observation(x, self._eps, ranks))
         if prior == 0 or s.running_mean is None or s.running_var is None:
             return batch_norm(x, s)
         share = prior / (prior + x.shape[0])  # N / (N + n), Schneider et al. 2020
@@ -141,6 +147,17 @@ class BatchStatistics(AdaptiveNorm):
         mean = torch.lerp(mean, s.running_mean.to(mean.dtype), share)
         var = torch.lerp(var, s.running_var.to(var.dtype), share)
         return eval_norm(x, *self._affine, mean, (var + s.eps).sqrt())
+
+    def _shared(self, x: Tensor, seen: Observation) -> Tensor:
+        """Train-mode batch norm over all ranks: TBR whose averages are the batch's statistics."""
+        mean, std = seen.statistics
+        s, prior = self.source, self.settings.prior
+        if prior > 0 and s.running_mean is not None and s.running_var is not None:
+            share = prior / (prior + seen.samples)
+            mean = torch.lerp(mean, s.running_mean.to(mean.dtype), share)
+            std = (torch.lerp(std**2 - s.eps, s.running_var.to(mean.dtype), share) + s.eps).sqrt()
+        y: Tensor = Renormalise.apply(x, *self._affine, mean, std, seen)  # type: ignore[no-untyped-call]  # torch does not type it
+        return y
 
     def baked(self) -> tuple[Tensor, Tensor] | None:
         """A plain layer without statistics uses the batch's own in eval mode too."""
@@ -185,7 +202,7 @@ class MovingAverage(AdaptiveNorm):
 
     def observe(self, x: Tensor) -> Tensor:
         """Normalise with the averages as they were before this batch."""
-        seen, pending = Observation(x, self._eps), self._pending
+        seen, pending = Observation(x, self._eps, self._phase.ranks), self._pending
         current = self._current()
         if current is None:
             current = pending.start = pending.start or self._initial(x, seen)
@@ -199,7 +216,7 @@ class MovingAverage(AdaptiveNorm):
         """Normalise with the averages that `observe` used."""
         current = self._current() or self._pending.start
         assert current is not None
-        return self.normalise(x, *current, Observation(x, self._eps))
+        return self.normalise(x, *current, Observation(x, self._eps, self._phase.ranks))
 
     def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
         """Return γ (x − mean) / std + β with the gradient of the method."""
@@ -257,7 +274,12 @@ class MovingAverage(AdaptiveNorm):
 
     def _initial(self, x: Tensor, seen: Observation) -> tuple[Tensor, Tensor]:
         """Where the averages start: "first" or, under "auto" and in a batch too small to trust, "inherit"."""
-        small = x.shape[0] < TRUSTED_SAMPLES or x.numel() // x.shape[1] < TRUSTED_VALUES
+        if seen.ranks is None:
+            samples, values = x.shape[0], x.numel() // x.shape[1]
+        else:
+            _ = seen.statistics  # counts those of all ranks
+            samples, values = seen.samples, seen.values
+        small = samples < TRUSTED_SAMPLES or values < TRUSTED_VALUES
         inherited = self._inherited() if self.settings.init == "auto" and small else None
         return inherited or seen.statistics
 
@@ -277,7 +299,7 @@ class Tbr(MovingAverage):
 
     def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
         """Equation 1."""
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() and seen.ranks is None:
             return renormalise_by_terms(x, *self._affine, mean, std, seen)
         y: Tensor = Renormalise.apply(x, *self._affine, mean, std, seen)  # type: ignore[no-untyped-call]  # torch does not type it
         return y

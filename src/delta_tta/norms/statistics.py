@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ..distributed import Ranks, merged_moments
+
 _fast_moments = getattr(torch.ops.aten, "batch_norm_update_stats", None)
 
 
@@ -38,24 +40,50 @@ class Observation:
     """The statistics of one input of one layer, measured when first asked for.
 
     Asking late is what makes the answer quick: the caller waits for a plain forward, and the features, which
-    the backward pass needs anyway, are measured there.
+    the backward pass needs anyway, are measured there. With `ranks` they are the statistics of all ranks' features.
     """
 
-    def __init__(self, x: Tensor, eps: float) -> None:
+    def __init__(self, x: Tensor, eps: float, ranks: Ranks | None = None) -> None:
         self._x: Tensor | None = x.detach()
         self.eps = eps
+        self.ranks = ranks
         self._statistics: tuple[Tensor, Tensor] | None = None
+        self.samples = self.values = 0  # of all ranks together, once measured
 
     @property
     def statistics(self) -> tuple[Tensor, Tensor]:
         """μ_b and σ_b = sqrt(biased variance + eps), each (C,)."""
         if self._statistics is None:
             assert self._x is not None
-            mean, var = batch_moments(self._x)
+            if self.ranks is None:
+                mean, var = batch_moments(self._x)
+            else:
+                mean, var, _ = self.shared(self._x)
             self.note(mean, (var + self.eps).sqrt_())
         assert self._statistics is not None
         return self._statistics
 
+    def shared(self, x: Tensor, *sums: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return mean and variance over all ranks, and everybody's means and `sums` (each (C,)), (R, 1 + sums, C)."""
+        assert self.ranks is not None
+        mean, squares = own_moments(x)
+        counts = (torch.full_like(mean, count) for count in (x.numel() // x.shape[1], x.shape[0]))
+        sent = torch.stack([*counts, mean, squares, *sums])
+        everybody = self.ranks.gather(sent)
+        values = everybody[:, 0, :1]
+        self.samples, self.values = int(everybody[:, 1, 0].sum()), int(values.sum())
+        mean, var = merged_moments(values, everybody[:, 2], everybody[:, 3])
+        return mean, var, torch.cat([everybody[:, 2:3], everybody[:, 4:]], 1)
+
     def note(self, mean: Tensor, std: Tensor) -> None:
         """Take μ_b and σ_b as measured; the features may now be freed."""
         self._statistics, self._x = (mean, std), None
+
+
+def own_moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean and the sum of squared distances to it, each (C,); zeros for an empty batch."""
+    if not x.numel():
+        nothing = at_least_float32(x.new_zeros(x.shape[1]))
+        return nothing, nothing
+    mean, var = batch_moments(x)
+    return mean, var * (x.numel() // x.shape[1])

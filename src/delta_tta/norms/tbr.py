@@ -17,13 +17,14 @@ The batch statistics are needed by the gradient only, so they are measured in th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .statistics import Observation
+from .statistics import Observation, own_moments
 
 
 class Renormalise(torch.autograd.Function):
@@ -49,6 +50,8 @@ class Renormalise(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         """Train-mode batch norm's gradient, rescaled by r and d."""
         v, gamma, mean, std = ctx.saved_tensors
+        if ctx.observation.ranks is not None:
+            return shared_backward(g, v, gamma, (mean, std), ctx.observation, ctx.needs_input_grad)
         mean_b, std_b = ctx.observation.statistics
         r = std_b / std
         d = (mean_b - mean) / std
@@ -69,6 +72,46 @@ class Renormalise(torch.autograd.Function):
             grad_gamma = torch.addcmul(r * grad_xhat, d, grad_sum)
         # autograd itself rounds the gradients of a half-precision γ and β to their type
         return grad_v, grad_gamma if needs_gamma else None, grad_sum if needs_beta else None, None, None, None
+
+
+def shared_backward(
+    g: Tensor,
+    v: Tensor,
+    gamma: Tensor | None,
+    used: tuple[Tensor, Tensor],
+    observation: Observation,
+    needs: Sequence[bool],
+) -> tuple[Tensor | None, ...]:
+    """The same gradient where the batch is spread over ranks; those of γ and β are this rank's part of the sum.
+
+    One exchange carries the moments of the features and the sums of the gradient: Σ g and Σ g·(v − own mean), from
+    which follows Σ g·(v − μ_b) of all ranks.
+    """
+    mean, std = used
+    shape = [1, -1, *[1] * (v.dim() - 2)]
+    space = [i for i in range(v.dim()) if i != 1]
+    wide = v.to(mean.dtype)
+    own_mean, _ = own_moments(wide)
+    g_wide = g.to(mean.dtype)
+    sum_g = g_wide.sum(space)
+    sum_gv = (g_wide * (wide - own_mean.view(shape))).sum(space)
+    mean_b, var_b, everybody = observation.shared(wide, sum_g, sum_gv)
+    std_b = (var_b + observation.eps).sqrt()
+    observation.note(mean_b, std_b)
+    r, d = std_b / std, (mean_b - mean) / std
+    means, sums_g, sums_gv = everybody.unbind(1)
+    total_g = sums_g.sum(0)
+    total_gx = ((sums_gv + (means - mean_b) * sums_g) / std_b).sum(0)  # Σ g·x̂
+    own_gx = (sum_gv + (own_mean - mean_b) * sum_g) / std_b
+    weight = r if gamma is None else r * gamma
+    needs_v, needs_gamma, needs_beta, *_ = needs
+    grad_v = None
+    if needs_v:
+        x_hat = (wide - mean_b.view(shape)) / std_b.view(shape)
+        inner = g_wide - (total_g.view(shape) + x_hat * total_gx.view(shape)) / observation.values
+        grad_v = (inner * (weight / std_b).view(shape)).to(v.dtype)
+    grad_gamma = torch.addcmul(r * own_gx, d, sum_g) if needs_gamma else None
+    return grad_v, grad_gamma, sum_g if needs_beta else None, None, None, None
 
 
 def renormalise_by_terms(

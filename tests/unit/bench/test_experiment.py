@@ -172,6 +172,7 @@ _SETTINGS = st.fixed_dictionaries(
         "dot": st.sampled_from(["hard", "soft"]),
         "threshold": st.none() | st.floats(0.01, 1),
         "background": st.booleans(),
+        "mean": st.none() | st.tuples(*[st.floats(0, 1)] * 3),
     },
 )
 

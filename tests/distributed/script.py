@@ -1,0 +1,51 @@
+"""Run by torchrun: every rank adapts on its share of each batch and writes what it got.
+
+Arguments: output folder, and JSON, a list of runs: name, method, shares (of each step, the size of each rank's share),
+settings; and what goes wrong: `die` ([rank, step]), `other weights` (rank).
+"""
+
+import datetime
+import json
+import os
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import delta_tta
+from nets import batches, conv_net
+
+
+def one(run, rank):
+    net = conv_net().double()
+    if run.get("other weights") == rank:
+        torch.nn.init.normal_(net[0].weight)
+    adapter = delta_tta.adapt(net, run["method"], sync=True, **run["settings"])
+    answers = []
+    stream = batches(len(run["shares"]), sum(run["shares"][0]), dtype=torch.float64)
+    for step, (x, shares) in enumerate(zip(stream, run["shares"], strict=True)):
+        if run.get("die") == [rank, step]:
+            os._exit(9)
+        answers.append(adapter(x.split(shares)[rank]))
+    return {"answers": answers, "state": adapter.state_dict(), "signals": vars(adapter.signals)}
+
+
+def main():
+    out, runs = Path(sys.argv[1]), json.loads(sys.argv[2])
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=15))
+    rank = dist.get_rank()
+    for run in runs:
+        try:
+            torch.save(one(run, rank), out / f"{run['name']}-{rank}.pt")
+        except delta_tta.DeltaError as error:
+            (out / f"{run['name']}-{rank}.txt").write_text(f"{type(error).__name__}: {error}")
+    if not any("die" in run for run in runs):
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

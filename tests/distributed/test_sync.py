@@ -1,0 +1,139 @@
+"""Several ranks with shares of a batch are one process with the whole batch, step by step."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import delta_tta
+from nets import batches, conv_net
+
+pytestmark = pytest.mark.xdist_group("sync")  # one launch serves them all
+
+SCRIPT = Path(__file__).parent / "script.py"
+STEPS = 11
+METHODS = ["bn", "tema", "tent", "pl", "ent-w", "eta", "tent+delta", "pl+delta", "ent-w+delta", "eta+delta"]
+SETTINGS = {"lr": 0.02, "optimizer": "sgd", "threshold": 0.9, "similarity": 0.9}
+SPECIAL = {
+    "tent+delta": {"optimizer": "adam", "lr": 1e-3, "init": "inherit"},
+    "eta+delta": {"dot": "soft"},
+    "tent": {"background": True},
+    "ent-w+tbr+kl-div": {"kl_weight": 3.0},
+    "ent-w+tbr+sample-drop": {},
+    "tent+tema": {"lr": 1e-4},
+    "bn": {"prior": 5.0},
+}
+EVEN = [[6, 6]] * STEPS
+UNEVEN = [[7, 1, 4], [0, 12, 0], [4, 4, 4], [12, 0, 0], [1, 10, 1], [3, 0, 9], *[[2, 8, 2]] * 5]
+
+
+def torchrun(folder, ranks, runs):
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", str(SCRIPT),
+        str(folder), json.dumps(runs),
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def alone(method, settings):
+    """One process with the whole batches."""
+    adapter = delta_tta.adapt(conv_net().double(), method, **settings)
+    answers = [adapter(x) for x in batches(STEPS, 12, dtype=torch.float64)]
+    return answers, adapter.state_dict(), adapter.signals
+
+
+def tensors(value, name=""):
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from tensors(inner, f"{name}.{key}")
+
+
+def check(folder, method, shares, settings):
+    answers, state, signals = alone(method, settings)
+    ranks = [torch.load(folder / f"{method}-{rank}.pt", weights_only=True) for rank in range(len(shares[0]))]
+    for step, whole in enumerate(answers):
+        together = torch.cat([rank["answers"][step] for rank in ranks])
+        assert torch.allclose(together, whole, atol=1e-6, rtol=0), f"{method}, step {step}"
+    wanted = dict(tensors(state))
+    assert wanted or method == "bn"
+    for rank in ranks:
+        for name, value in tensors(rank["state"]):
+            assert torch.allclose(value.double(), wanted[name].double(), atol=1e-6, rtol=0), f"{method}{name}"
+        assert rank["signals"]["used"] == signals.used
+        assert rank["signals"]["entropy"] == pytest.approx(signals.entropy, abs=1e-6)
+        assert rank["signals"]["loss"] == (None if signals.loss is None else pytest.approx(signals.loss, abs=1e-6))
+
+
+def settings_of(method):
+    return {**SETTINGS, "threshold": 0.15} if method.startswith("pl") else SETTINGS
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory):
+    """All methods in one launch: starting processes takes longer than what they do."""
+    folder = tmp_path_factory.mktemp("two")
+    runs = [{"name": m, "method": m, "shares": EVEN, "settings": settings_of(m)} for m in METHODS]
+    runs.append({"name": "differ", "method": "tent", "shares": EVEN, "settings": {}, "other weights": 1})
+    done = torchrun(folder, 2, runs)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def three_ranks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("three")
+    runs = [{"name": m, "method": m, "shares": UNEVEN, "settings": {**SETTINGS, **more}} for m, more in SPECIAL.items()]
+    done = torchrun(folder, 3, runs)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_two_ranks_are_one_process(method, two_ranks):
+    check(two_ranks, method, EVEN, settings_of(method))
+
+
+def test_the_state_of_a_rank_loads_into_a_process_of_its_own(two_ranks):
+    _, wanted, _ = alone("tent+delta", SETTINGS)
+    adapter = delta_tta.adapt(conv_net().double(), "tent+delta", **SETTINGS)
+    adapter.load_state_dict(torch.load(two_ranks / "tent+delta-1.pt", weights_only=True)["state"])
+    for name, value in tensors(adapter.state_dict()):
+        assert torch.allclose(value.double(), dict(tensors(wanted))[name].double(), atol=1e-6)
+
+
+def test_models_that_differ_are_refused_on_all_ranks(two_ranks):
+    for rank in range(2):
+        assert "The models of the ranks differ" in (two_ranks / f"differ-{rank}.txt").read_text()
+
+
+@pytest.mark.parametrize("method", SPECIAL)
+def test_three_ranks_with_unequal_and_empty_shares_are_one_process(method, three_ranks):
+    check(three_ranks, method, UNEVEN, {**SETTINGS, **SPECIAL[method]})
+
+
+def test_a_rank_that_dies_gives_the_others_an_error(tmp_path):
+    start = time.monotonic()
+    torchrun(tmp_path, 2, [{"name": "x", "method": "tent+delta", "shares": EVEN, "settings": {}, "die": [1, 3]}])
+    assert time.monotonic() - start < 60
+    said = (tmp_path / "x-0.txt").read_text()
+    assert said.startswith("SyncError: Rank 0 of 2 waited for the others in vain")
+    assert not (tmp_path / "x-0.pt").exists()
+
+
+@pytest.mark.parametrize("method", ["lame", "cotta", "memo", "eata", "tent+delta+lame"])
+def test_what_cannot_be_synchronised_says_so(method):
+    with pytest.raises(delta_tta.SettingError, match="cannot be synchronised"):
+        delta_tta.adapt(conv_net(), method, sync=True)
+
+
+def test_without_torch_distributed_sync_says_what_to_do():
+    with pytest.raises(delta_tta.SettingError, match="init_process_group"):
+        delta_tta.adapt(conv_net(), "tent", sync=True)
+    with pytest.raises(delta_tta.SettingError, match="unless update='every'"):
+        delta_tta.adapt(conv_net(), "tent", sync=True, update="slow")
