@@ -107,6 +107,8 @@ def evaluate(
     watched = Statistics(adapter) if watch_statistics else None
     try:
         for images, labels in data.batches(list(stream), batch_size):
+            if watched is not None:
+                watched.next_batch()
             logits = adapter(scale(images.to(device))).cpu()
             metrics.update(logits, labels)
             predicted.append(logits.argmax(1).int().numpy())

@@ -32,6 +32,11 @@ SCENARIOS: tuple[StreamSpec, ...] = (
 
 Kind = Literal["demo", "cifar", "cifar-c", "imagenet-c", "imagenet-r", "folder", "video"]
 Order = Literal["each", "continual", "mixed"]
+USUAL: Mapping[Kind, str | None] = {
+    "demo": "cifar10-c", "cifar": "cifar100-c", "cifar-c": "cifar100-c", "imagenet-c": "imagenet-c",
+    "imagenet-r": "imagenet-r", "video": "ytbb-sub", "folder": None,
+}  # fmt: skip
+"""The preset that goes with a kind of data."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Place:
         path: where the images are.
         model: see `delta_tta.models.load`.
         weights: likewise.
-        preset: the paper's settings for a data set.
+        preset: the paper's settings for a data set; "auto" takes those that go with the data.
         images: only so many of the images, as many of each class; None for all.
     """
 
@@ -52,12 +57,14 @@ class Place:
     path: str | None = None
     model: str = "resnet20-cifar10"
     weights: str | None = None
-    preset: str | None = "cifar10-c"
+    preset: str | None = "auto"
     images: int | None = None
 
     def __post_init__(self) -> None:
         if self.data not in get_args(Kind):
             raise SettingError(f"Unknown data {self.data!r}.{nearest(str(self.data), get_args(Kind))}")
+        if self.preset == "auto":
+            object.__setattr__(self, "preset", USUAL[self.data])
         if (self.path is None) != (self.data == "demo"):
             raise SettingError(
                 "Expected no `path` for the embedded images."
@@ -97,7 +104,7 @@ class Cell:
     def __post_init__(self) -> None:
         given = {name: tuple(v) if isinstance(v, list) else v for name, v in dict(self.settings).items()}
         object.__setattr__(self, "settings", tuple(sorted(given.items())))
-        object.__setattr__(self, "method", _understood(self.method, self.place.preset, self.settings)[0])
+        object.__setattr__(self, "method", self._understood[0])
         for name in self.corruptions:
             if name not in (*TYPES, *VALIDATION, CLEAN):
                 raise SettingError(f"Unknown corruption {name!r}.{nearest(name, (*TYPES, *VALIDATION, CLEAN))}")
@@ -105,7 +112,8 @@ class Cell:
             raise SettingError(f"Expected `severity` to be an integer from 1 to 5, but got {self.severity!r}.")
         if not isinstance(self.batch_size, int) or self.batch_size < 1:
             raise SettingError(f"Expected `batch_size` to be an integer of at least 1, but got {self.batch_size!r}.")
-        if self.order not in get_args(Order) or (self.order == "each") != (len(self.corruptions) == 1):
+        fine = len(self.corruptions) == 1 if self.order == "each" else len(self.corruptions) > 1
+        if self.order not in get_args(Order) or not fine:
             raise SettingError(
                 f"Expected one corruption for the order 'each' and several for 'continual' or 'mixed', but got "
                 f"{len(self.corruptions)} and {self.order!r}."
@@ -119,7 +127,12 @@ class Cell:
     @property
     def spelled_out(self) -> Settings:
         """The settings, with the preset's and the method's own."""
-        return _understood(self.method, self.place.preset, self.settings)[1]
+        return self._understood[1]
+
+    @property
+    def _understood(self) -> tuple[str, Settings]:
+        # with their spelling, as 1 and True are equal, but a setting may be the one and not the other
+        return _understood(self.method, self.place.preset, self.settings, repr(self.settings))
 
     def as_dict(self) -> dict[str, Any]:
         """Return it ready for JSON."""
@@ -139,7 +152,9 @@ class Cell:
 
 
 @functools.lru_cache(maxsize=10_000)
-def _understood(method: str, preset: str | None, settings: tuple[tuple[str, Any], ...]) -> tuple[str, Settings]:
+def _understood(
+    method: str, preset: str | None, settings: tuple[tuple[str, Any], ...], spelling: str
+) -> tuple[str, Settings]:
     """Return the method in its shortest form and all its settings; remembered, as plans ask thousands of times."""
     words = recipe.parse(method)
     return str(words), make_settings(preset, dict(settings), words.whole or words.objective)
@@ -168,8 +183,8 @@ class Experiment:
         if self.reset not in ("each shift", "never"):
             raise SettingError(f"Expected `reset` to be 'each shift' or 'never', but got {self.reset!r}.")
         names = tuple(itertools.chain.from_iterable(GROUPS.get(name, (name,)) for name in self.corruptions))
-        for what, values in (("methods", self.methods), ("scenarios", self.scenarios), ("corruptions", names)):
-            if not values:
+        for what in ("methods", "scenarios", "corruptions", "severities", "batch_sizes", "seeds"):
+            if not getattr(self, what):
                 raise SettingError(f"Expected at least one of the {what}, but there is none.")
         together = self.reset == "never" and len(names) > 1
         axes = itertools.product(
@@ -210,17 +225,33 @@ def from_mapping(values: Mapping[str, Any], root: Path | None = None) -> Experim
     for name in values:
         if name not in (*places, *others):
             raise SettingError(f"Unknown key {name!r}.{nearest(name, (*places, *others))}")
-    if "methods" not in values:
+    if not values.get("methods"):
         raise SettingError("Expected `methods`, such as ['tent', 'tent+delta'], but there is none.")
     given = {name: _listed(name, values[name]) for name in others if name in values}
     if "scenarios" in given:
         given["scenarios"] = scenarios(given["scenarios"])
     place = {name: values[name] for name in places if name in values}
-    if root is not None:
-        for name in ("path", "weights"):
-            if isinstance(place.get(name), str) and (root / place[name]).exists():
-                place[name] = str((root / place[name]).resolve())
-    return Experiment(place=Place(**place), **given)
+    for name, kind in {**dict.fromkeys(place, str), "images": int, "statistics": bool, "settings": dict}.items():
+        value = values.get(name)
+        if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+            raise SettingError(f"Expected `{name}` to be of type {kind.__name__}, but got {value!r}.")
+    nested = [name for name, value in given.get("settings", {}).items() if isinstance(value, dict)]
+    if nested:
+        raise SettingError(f"Expected the setting `{nested[0]}` to be a number or a word, but got a table.")
+    return Experiment(place=Place(**(place if root is None else _from(root, place))), **given)
+
+
+def _from(root: Path, place: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the place with its files sought from `root`; weights may also be the name of published ones."""
+    found = dict(place)
+    if "path" in found:
+        found["path"] = str(root / found["path"])
+    if (root / found.get("weights", "")).is_file():
+        found["weights"] = str(root / found["weights"])
+    file, colon, factory = found.get("model", "").rpartition(":")
+    if colon and file.endswith(".py"):
+        found["model"] = f"{root / file}:{factory}"
+    return found
 
 
 def scenarios(texts: Sequence[str]) -> tuple[StreamSpec, ...]:
@@ -242,7 +273,7 @@ def from_toml(path: Path) -> Experiment:
             values = tomllib.load(file)
     except FileNotFoundError:
         raise InputError(f"Expected an experiment (TOML) at {path}, but there is none.") from None
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{path} is not readable as TOML: {error}.") from None
     return from_mapping(values, path.parent)
 
@@ -252,7 +283,7 @@ def _listed(name: str, value: Any) -> Any:
     kinds = {"methods": str, "scenarios": str, "corruptions": str, "severities": int, "batch_sizes": int, "seeds": int}
     if name not in kinds:
         return value
-    values: Sequence[Any] = (value,) if isinstance(value, (str, int)) else tuple(value)
+    values: Sequence[Any] = tuple(value) if isinstance(value, (list, tuple)) else (value,)
     wrong = [one for one in values if not isinstance(one, kinds[name]) or isinstance(one, bool)]
     if wrong:
         raise SettingError(f"Expected `{name}` to be a list of {kinds[name].__name__}, but got {wrong[0]!r}.")

@@ -16,7 +16,7 @@ from ..data.sets import ImageSet, fingerprint
 from ..errors import SettingError
 from ..metrics import Metrics
 from ..settings import Settings
-from ..streams import DomainStream, Stream, continual, mixed, stream
+from ..streams import DomainStream, Stream, StreamSpec, continual, mixed, stream
 from .evaluate import Result, evaluate
 from .experiment import CLEAN, Cell, Place
 
@@ -32,6 +32,7 @@ class Lab:
         self._clean: dict[Place, ImageSet] = {}
         self._sets: dict[tuple[Place, str, int], ImageSet] = {}
         self._models: dict[tuple[str, str | None], tuple[models.NamedModel, str]] = {}
+        self._streams: dict[tuple[Place, tuple[str, ...], str, StreamSpec], Stream | DomainStream] = {}
         self._prints: dict[tuple[Place, str, int], str] = {}
 
     def clean(self, place: Place) -> ImageSet:
@@ -68,19 +69,29 @@ class Lab:
         where = (place.model, place.weights)
         if where not in self._models:
             named = models.load(place.model, place.weights)
-            values = [f"{name}" for name in named.model.state_dict()]
+            file, colon, _ = place.model.rpartition(":")
+            program = Path(file).read_text(encoding="utf-8") if colon and file.endswith(".py") else ""
             arrays = [value.detach().cpu().numpy() for value in named.model.state_dict().values()]
-            self._models[where] = (named, fingerprint(str(named.normalisation), *values, *arrays))
+            about = (str(named.normalisation), repr(named.model), program, *named.model.state_dict())
+            self._models[where] = (named, fingerprint(*about, *arrays))
         return self._models[where]
 
     def stream(self, cell: Cell) -> Stream | DomainStream:
         """Return the order of arrival."""
+        where = (cell.place, cell.corruptions, cell.order, cell.stream)
+        if where not in self._streams:
+            self._streams[where] = self._stream(cell)
+        return self._streams[where]
+
+    def _stream(self, cell: Cell) -> Stream | DomainStream:
         labels = self._described(cell.place, cell.corruptions[0], cell.severity).labels
         spec = cell.stream
         within = stream(labels, spec.scenario, rho=spec.rho, pi=spec.pi, seed=spec.seed, pieces=spec.pieces)
         if cell.order == "each":
             return within
-        return (continual if cell.order == "continual" else mixed)(within, cell.corruptions)
+        if cell.order == "continual":
+            return continual(within, cell.corruptions)
+        return mixed(within, cell.corruptions, spec.seed)
 
     def identity(self, cell: Cell) -> dict[str, Any]:
         """Return everything that determines the cell's result; where files lie is not of it, what is in them is."""

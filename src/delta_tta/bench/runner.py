@@ -24,16 +24,25 @@ PASSES = {"memo": 118.0, "cotta": 43.0, "tta": 34.0}
 
 @dataclass
 class Plan:
-    """Cells to run, and their keys in a store; what is wrong with a cell is known before anything runs."""
+    """Cells to run, and their keys in a store; what is wrong with a cell is known before anything runs.
+
+    Attributes:
+        cells: one for each key: cells may say the same in other words.
+        samples: of each key's stream.
+        keys: of all cells.
+    """
 
     cells: dict[str, Cell]
     samples: dict[str, int]
+    keys: dict[Cell, str]
 
     @classmethod
     def of(cls, cells: Sequence[Cell], lab: Lab) -> Plan:
         """Look at the data and the models of all cells."""
-        keys = {lab.key(cell): cell for cell in cells}
-        return cls(keys, {key: len(lab.stream(cell)) for key, cell in keys.items()})
+        keys = {cell: lab.key(cell) for cell in cells}
+        first = {key: cell for cell, key in reversed(keys.items())}
+        first = {key: first[key] for key in dict.fromkeys(keys.values())}
+        return cls(first, {key: len(lab.stream(cell)) for key, cell in first.items()}, keys)
 
     def work(self, key: str) -> float:
         """Return the cost of a cell, in samples of plain eval."""

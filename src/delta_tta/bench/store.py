@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import socket
@@ -23,11 +24,15 @@ from .trace import Trace
 APPLICATION = 0x44545441
 """In the header of the file: a store of delta-tta, not anybody's database."""
 SCHEMA = 1
+PATIENCE = 60.0
+"""Seconds to wait for another process that writes."""
+DEAD = -1
 SILENT = 120.0
 """Seconds after which a claim from another machine counts as abandoned."""
 TABLES = """
-CREATE TABLE cells (key TEXT PRIMARY KEY, cell TEXT NOT NULL, result TEXT NOT NULL, finished REAL NOT NULL);
-CREATE TABLE traces (key TEXT PRIMARY KEY REFERENCES cells (key), data BLOB NOT NULL);
+CREATE TABLE cells (key TEXT PRIMARY KEY, cell TEXT NOT NULL, result TEXT NOT NULL, finished REAL NOT NULL,
+                    digest TEXT NOT NULL);
+CREATE TABLE traces (key TEXT PRIMARY KEY REFERENCES cells (key), data BLOB NOT NULL, digest TEXT NOT NULL);
 CREATE TABLE claims (key TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, born INTEGER NOT NULL,
                      beat REAL NOT NULL);
 """
@@ -41,13 +46,11 @@ class Store:
         if not create and not self.path.exists():
             raise DataError(f"Expected a store of results at {path}, but there is none; `delta-tta run` makes one.")
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.ExitStack() as failed:
-            try:
-                self._base = sqlite3.connect(self.path, timeout=60, isolation_level=None)
-                failed.callback(self._base.close)
-                self._open()
-            except sqlite3.DatabaseError as error:
-                raise DataError(f"{path} is damaged or no store of results ({error}); it was left as it is.") from None
+        _refuse_foreign(self.path)
+        with contextlib.ExitStack() as failed, _spoken(self.path):
+            self._base = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+            failed.callback(self._base.close)
+            self._open()
             failed.pop_all()
 
     def _open(self) -> None:
@@ -55,13 +58,13 @@ class Store:
         if self._one("PRAGMA application_id") != APPLICATION:
             if tables:
                 raise DataError(f"{self.path} is a database of something else; it was left as it is.")
-            self._base.execute("PRAGMA journal_mode = WAL")
             with self._transaction():
                 if self._one("PRAGMA application_id") != APPLICATION:  # another run may have been quicker
                     for statement in filter(str.strip, TABLES.split(";")):
                         self._base.execute(statement)
                     self._base.execute(f"PRAGMA user_version = {SCHEMA}")
                     self._base.execute(f"PRAGMA application_id = {APPLICATION}")
+        self._share()
         version = self._one("PRAGMA user_version")
         if version != SCHEMA:
             raise DataError(f"{self.path} has schema {version}, but this version of delta-tta reads {SCHEMA}.")
@@ -69,6 +72,18 @@ class Store:
         if fault != "ok":
             raise DataError(f"{self.path} is damaged ({fault}); it was left as it is.")
         self._base.execute("PRAGMA synchronous = FULL")
+
+    def _share(self) -> None:
+        """Let readers and a writer work at once; SQLite does not wait for a lock here by itself."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._base.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
 
     def __enter__(self) -> Store:
         return self
@@ -111,25 +126,34 @@ class Store:
 
     def record(self, key: str, cell: Cell, result: Result) -> None:
         """Keep a result: all of it or nothing, and the first one if there are two."""
-        row = (key, _json(cell.as_dict()), _json(result.as_dict()), time.time())
+        said, done, trace = _json(cell.as_dict()), _json(result.as_dict()), result.trace.packed()
+        row = (key, said, done, time.time(), _digest(key, said, done))
         with self._transaction():
-            if self._base.execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?)", row).rowcount:
-                self._base.execute("INSERT INTO traces VALUES (?, ?)", (key, result.trace.packed()))
+            if self._base.execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?, ?)", row).rowcount:
+                self._base.execute("INSERT INTO traces VALUES (?, ?, ?)", (key, trace, _digest(key, trace)))
             self.release(key)
 
     def results(self, keys: Collection[str] | None = None) -> Iterator[tuple[str, Cell, Result]]:
         """Yield (key, cell, result) of these cells, or of all in the order they were finished; traces come empty."""
         wanted = None if keys is None else set(keys)
-        for key, cell, result in self._base.execute("SELECT key, cell, result FROM cells ORDER BY finished, key"):
+        try:
+            rows = self._base.execute("SELECT key, cell, result, digest FROM cells ORDER BY finished, key").fetchall()
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            raise DataError(f"{self.path} is damaged: {error}.") from None
+        for key, cell, result, digest in rows:
+            if _digest(key, cell, result) != digest:
+                raise DataError(f"{self.path} is damaged: the result of cell {key} is not what was written.")
             if wanted is None or key in wanted:
                 nothing = Trace(np.zeros(0, np.int32), np.zeros(0, np.int32))
                 yield key, Cell.from_dict(json.loads(cell)), Result(**json.loads(result), trace=nothing)
 
     def trace(self, key: str) -> Trace:
         """Return what happened along the stream of a cell."""
-        row = self._base.execute("SELECT data FROM traces WHERE key = ?", (key,)).fetchone()
+        row = self._base.execute("SELECT data, digest FROM traces WHERE key = ?", (key,)).fetchone()
         if row is None:
             raise DataError(f"{self.path} has no trace of cell {key}.")
+        if _digest(key, row[0]) != row[1]:
+            raise DataError(f"{self.path} is damaged: the trace of cell {key} is not what was written.")
         return Trace.unpacked(row[0])
 
     def _one(self, query: str) -> Any:
@@ -137,13 +161,46 @@ class Store:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._base.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._base.execute("ROLLBACK")
-            raise
-        self._base.execute("COMMIT")
+        with _spoken(self.path):
+            self._base.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._base.execute("COMMIT")
+            except BaseException:
+                if self._base.in_transaction:
+                    self._base.execute("ROLLBACK")
+                raise
+
+
+@contextlib.contextmanager
+def _spoken(path: Path) -> Iterator[None]:
+    """Tell what SQLite cannot do now (a full disk, a lock) from what it cannot read."""
+    try:
+        yield
+    except (sqlite3.OperationalError, sqlite3.IntegrityError) as error:
+        raise OSError(f"{path} cannot be used: {error}.") from None
+    except sqlite3.DatabaseError as error:
+        raise DataError(f"{path} is damaged or no store of results ({error}); it was left as it is.") from None
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Look at the head of the file before SQLite does, which would tidy up what it opens."""
+    if path.is_dir():
+        raise DataError(f"Expected a file for the store of results, but {path} is a folder.")
+    head = b""
+    if path.exists():
+        with path.open("rb") as file:
+            head = file.read(100)
+    if head and not (head.startswith(b"SQLite format 3\0") and head[68:72] == APPLICATION.to_bytes(4, "big")):
+        raise DataError(f"{path} is damaged or no store of results; it was left as it is.")
+
+
+def _digest(*parts: str | bytes) -> str:
+    whole = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        whole.update(len(data).to_bytes(8, "little") + data)
+    return whole.hexdigest()[:16]
 
 
 def _json(value: object) -> str:
@@ -163,12 +220,13 @@ def _alive(host: str, pid: int, born: int, beat: float) -> bool:
         return False
     except PermissionError:
         return True
-    return _born(pid) == born  # the number may have gone to another process
+    return _born(pid) == born != DEAD  # the number may have gone to another process
 
 
 def _born(pid: int) -> int:
-    """Return when a process started, in the kernel's ticks; 0 where the system does not say."""
+    """Return when a process started, in the kernel's ticks; 0 where the system does not say, DEAD for a zombie."""
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return DEAD if state[0] in "ZX" else int(state[19])
     except (OSError, ValueError, IndexError):
         return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -50,7 +51,7 @@ class Trace:
                 arrays = {name: file[name] for name in file.files}
             batches = {name.removeprefix("batch "): arrays[name] for name in arrays if name.startswith("batch ")}
             return cls(arrays["predicted"], arrays["labels"], batches)
-        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
             raise DataError(f"A trace is damaged: {error}.") from None
 
 
@@ -67,9 +68,17 @@ class Statistics:
         hidden = {id(layer.source) for layer in layers if isinstance(layer, AdaptiveNorm)}
         layers = [layer for layer in layers if id(layer) not in hidden]
         self.rows: list[dict[str, Tensor]] = []
+        self._fresh = False
         self._handle = layers[0].register_forward_pre_hook(self._look) if layers else None
 
+    def next_batch(self) -> None:
+        """Say that a batch begins: of its forward passes, the first is looked at."""
+        self._fresh = True
+
     def _look(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        if not self._fresh:
+            return
+        self._fresh = False
         with torch.no_grad():
             mean, var = batch_moments(inputs[0].detach())
         row = {"batch mean": mean, "batch std": (var + float(layer.eps)).sqrt()}  # type: ignore[arg-type]  # all batch norms have it

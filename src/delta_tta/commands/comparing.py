@@ -94,7 +94,7 @@ def compare(
     corruption: Corruptions = None,
     severity: Severity = 5,
     batch_size: BatchSize = 64,
-    preset: Annotated[str, typer.Option(help="The paper's settings for a data set.")] = "cifar10-c",
+    preset: Annotated[str, typer.Option(help="The paper's settings for a data set; auto: those of the data.")] = "auto",
     seed: Seed = 2020,
     picture: Annotated[str, typer.Option(help="PNG of the accuracy over the stream; '' for none.")] = "",
     page: Page = "",
@@ -125,7 +125,7 @@ def compare(
 def _compare(cells: Sequence[Cell], workers: int | None, picture: str, page: str, as_json: bool) -> list[Result]:
     with tempfile.TemporaryDirectory(prefix="delta-tta-") as folder, Store(Path(folder) / "compare.db") as store:
         plan, tally = execute(cells, store, default_cache(), workers, None)
-        keys = {cell: key for key, cell in plan.cells.items()}
+        keys = plan.keys
         found = {key: result for key, _, result in store.results(plan.cells)}
         done = [cell for cell in cells if keys.get(cell) in found]  # as they were asked for, not as they were finished
         results = [replace(found[keys[cell]], trace=store.trace(keys[cell])) for cell in done]

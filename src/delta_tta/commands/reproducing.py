@@ -76,8 +76,8 @@ def reproduce(
     fly, the same experiment on other images, and the output says so. Stopped at any moment, the same command goes on.
     """
     with spoken_errors():
-        chosen = _chosen(names or [], everything or (listing and not names))
         place, lab = ground(on, data, weights, full), Lab(cache or default_cache())
+        chosen = _chosen(names or [], everything or (listing and not names), place)
         if listing:
             _list(chosen, place, lab, store)
             return
@@ -86,7 +86,7 @@ def reproduce(
             aside.print(f"On {place.words}.", highlight=False)
             cells = list(dict.fromkeys(cell for name in chosen for cell in EXHIBITS[name].cells(place)))
             plan, tally = execute(cells, opened, lab.cache, workers, threads, tensorboard, quiet)
-            shelf = Shelf(opened, place, plan.cells)
+            shelf = Shelf(opened, place, plan.keys)
             made = [exhibit(EXHIBITS[name], shelf) for name in chosen]
             folder = out or Path(f"reproduced-{on}")
             for one in made:
@@ -108,13 +108,18 @@ def report(
         consoles()[1].print(f"The page: {out}", highlight=False, soft_wrap=True)
 
 
-def _chosen(names: Sequence[str], everything: bool) -> list[str]:
+def _chosen(names: Sequence[str], everything: bool, place: Ground) -> list[str]:
+    here = [name for name in EXHIBITS if place.has(name)]
     for name in names:
         if name not in EXHIBITS:
             raise SettingError(f"Unknown exhibit {name!r}.{nearest(name, EXHIBITS)}")
+        if name not in here:
+            raise SettingError(
+                f"{name} cannot be made on '{place.name}': its images are not there. Known: {', '.join(here)}."
+            )
     if not names and not everything:
         raise SettingError("Expected the name of a table or figure, or --all; `delta-tta reproduce --list` shows them.")
-    return list(EXHIBITS) if everything and not names else list(dict.fromkeys(names))
+    return here if everything and not names else list(dict.fromkeys(names))
 
 
 def _show(made: Sequence[Exhibit], shown: Console, as_json: bool, place: Ground) -> None:

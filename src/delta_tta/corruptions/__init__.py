@@ -23,6 +23,8 @@ __all__ = ["FAMILIES", "TYPES", "VALIDATION", "corrupt", "describe", "frost_sour
 
 Images = npt.NDArray[np.uint8]
 
+VERSION = 1
+"""Raised when the same arguments give other pixels: what was kept of the old ones is then made again."""
 CHUNK = 2**17
 """Pixels worked on at once: few enough to stay in the processor's cache."""
 

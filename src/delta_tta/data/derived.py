@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ class Corrupted(ImageSet):
         return corruptions.corrupt(images, self.corruption, self.severity, self._constants, self.seed, index=places)
 
     def _identity(self) -> Sequence[npt.NDArray[Any] | str]:
-        return [self.base.fingerprint(), self._what, str(self.seed)]
+        return [self.base.fingerprint(), self._what, f"{self.seed} {corruptions.VERSION}"]
 
     def describe(self) -> dict[str, Any]:
         """Return what a result must say about its data."""
@@ -112,6 +112,10 @@ def in_memory(data: ImageSet) -> ArraySet:
     return copy
 
 
+CHUNK = 1000
+"""Images made at a time."""
+
+
 def on_disk(data: ImageSet, folder: Path) -> ArraySet:
     """Return a copy whose images are a memory-mapped file in `folder`, shared by all processes; made where missing.
 
@@ -120,10 +124,14 @@ def on_disk(data: ImageSet, folder: Path) -> ArraySet:
     path = folder / f"{data.fingerprint()}.npy"
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        part = folder / f".{path.name}.{os.getpid()}.part"
+        part = folder / f".{path.name}.{uuid.uuid4().hex}.part"
         try:
-            with part.open("wb") as file:
-                np.save(file, data.take(np.arange(len(data))), allow_pickle=False)
+            shape = (len(data), *data.take([0]).shape[1:])
+            with part.open("wb") as file:  # not through a memory map: there a full disk is the end of the process
+                head = {"descr": "|u1", "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, head)
+                for start in range(0, len(data), CHUNK):
+                    file.write(data.take(np.arange(start, min(start + CHUNK, len(data)))).tobytes())
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)

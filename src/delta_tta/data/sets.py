@@ -19,6 +19,10 @@ Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
 
 
+READABLE = 10**9
+"""Bytes of image files that a fingerprint reads; beyond, it takes their names and sizes."""
+
+
 class ImageSet(Dataset[tuple[Tensor, int]]):
     """Labelled images; a torch `Dataset` of (uint8 image (3, H, W), label).
 
@@ -85,6 +89,8 @@ def fingerprint(*parts: npt.NDArray[Any] | str) -> str:
     """Return 16 hex digits of sha256 over arrays and texts."""
     digest = hashlib.sha256()
     for part in parts:
+        if not isinstance(part, str):
+            digest.update(f"{part.dtype} {part.shape}".encode())
         data = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()
         digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()[:16]
@@ -148,8 +154,16 @@ class FileSet(ImageSet):
         return np.stack([read_image(self.paths[i], self.size, self.resize) for i in indices])
 
     def _identity(self) -> Sequence[npt.NDArray[Any] | str]:
-        """Names and sizes: reading fifty thousand files would take longer than many a run."""
-        return [f"{self.size} {self.resize}", *(f"{path.name} {path.stat().st_size}" for path in self.paths)]
+        """The bytes of the files; where they are too many to be read each time, their names and sizes."""
+        try:
+            sizes = [path.stat().st_size for path in self.paths]
+            if sum(sizes) > READABLE:
+                files = [f"{path.name} {size}" for path, size in zip(self.paths, sizes, strict=True)]
+            else:
+                files = [hashlib.sha256(path.read_bytes()).hexdigest() for path in self.paths]
+        except FileNotFoundError as error:
+            raise DataError(f"Expected an image at {error.filename}, but there is none.") from None
+        return [f"{self.size} {self.resize}", *files]
 
 
 def read_image(path: Path, size: int | None, resize: int = 0) -> Images:

@@ -15,7 +15,10 @@ def overview(runs: Iterable[tuple[Cell, Result]]) -> tuple[Table, ...]:
     places: dict[str, list[tuple[Cell, Result]]] = {}
     for cell, result in runs:
         images = f", {cell.place.images} images" if cell.place.images else ""
-        places.setdefault(f"{cell.place.data}{images}, {cell.place.model}", []).append((cell, result))
+        where = f" at {cell.place.path}" if cell.place.path else ""
+        weights = f" ({cell.place.weights})" if cell.place.weights else ""
+        data = "the embedded images" if cell.place.data == "demo" else cell.place.data
+        places.setdefault(f"{data}{where}{images}, {cell.place.model}{weights}", []).append((cell, result))
     return tuple(_table(number, name, cells) for number, (name, cells) in enumerate(places.items(), 1))
 
 
@@ -38,7 +41,7 @@ def _table(number: int, name: str, runs: list[tuple[Cell, Result]]) -> Table:
 
     rows = tuple(Row(label, tuple(final(label, column) for column in columns)) for label in labels)
     what = sorted({c for cell, _ in runs for c in cell.corruptions})
-    note = f"Class-mean accuracy, %; mean over {', '.join(what)}." if len(what) <= 15 else "Class-mean accuracy, %."
+    note = f"Class-mean accuracy, %; {'mean over' if len(what) > 1 else 'under'} {', '.join(what)}."
     return Table(f"overview-{number}", f"On {name}", tuple(columns), rows, note)
 
 

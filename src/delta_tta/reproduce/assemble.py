@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Mapping
 
 from ..bench import paper
 from ..bench.evaluate import Result
@@ -21,63 +21,74 @@ NAN = float("nan")
 
 
 class Shelf:
-    """Results, found by what their cells say. Where the data lies does not matter, so a report needs only the store.
+    """Results, found by cell.
 
     Args:
-        store: where the traces are.
+        store: where results and traces are.
         ground: what the conditions of an exhibit become cells on.
-        keys: only these results; None for all in the store.
+        keys: of the cells. Without them results are found by what their cells say, wherever the data lies: so a page
+            needs only the store.
     """
 
-    def __init__(self, store: Store, ground: Ground, keys: Collection[str] | None = None) -> None:
-        self.store, self.ground = store, ground
-        self._found = {signature(cell): (key, result) for key, cell, result in store.results(keys)}
+    def __init__(self, store: Store, ground: Ground, keys: Mapping[Cell, str] | None = None) -> None:
+        self.store, self.ground, self._keys = store, ground, keys
+        wanted = None if keys is None else set(keys.values())
+        found = list(store.results(wanted))
+        self._results = {key: result for key, _, result in found}
+        self._said = {} if keys is not None else {signature(cell): key for key, cell, _ in found}
+
+    def key(self, cell: Cell) -> str | None:
+        """Return the key of a cell that was run."""
+        key = self._said.get(signature(cell)) if self._keys is None else self._keys.get(cell)
+        return key if key in self._results else None
 
     def result(self, cell: Cell) -> Result | None:
         """Return the result of a cell, if it is there."""
-        return self._found.get(signature(cell), (None, None))[1]
+        key = self.key(cell)
+        return None if key is None else self._results[key]
 
     def trace(self, cell: Cell) -> Trace | None:
         """Return the trace of a cell, if it is there."""
-        key = self._found.get(signature(cell), (None, None))[0]
-        return self.store.trace(key) if key is not None else None
+        key = self.key(cell)
+        return None if key is None else self.store.trace(key)
 
-    def by_seed(self, when: Conditions, metric: Metric) -> tuple[list[float], int, int]:
-        """Return (a value a seed: the mean over its corruptions; runs found; runs wanted)."""
-        groups: dict[int, list[float]] = {}
-        cells = self.ground.cells(when)
-        for cell in cells:
+    def values(self, when: Conditions, metric: Metric = "accuracy") -> tuple[Values, int]:
+        """Return the number of each seed and corruption that was run, and how many there should be."""
+        found: Values = {}
+        wanted = 0
+        for cell in self.ground.cells(when):
+            domains = [name for name in cell.corruptions if when.get("domain", name) == name]
+            parts = domains if cell.order == "continual" else ["+".join(cell.corruptions)]
+            wanted += len(parts)
             result = self.result(cell)
             if result is not None:
-                groups.setdefault(cell.stream.seed, []).extend(_values(result, metric))
-        return [statistics.fmean(values) for values in groups.values()], sum(map(len, groups.values())), _wanted(cells)
-
-    def number(self, when: Conditions, metric: Metric) -> tuple[float, float | None, int, int] | None:
-        """Return (mean, standard deviation over seeds or None, runs found, runs wanted), or None if nothing was run."""
-        seeds, runs, wanted = self.by_seed(when, "accuracy" if metric == "over source" else metric)
-        if not seeds:
-            return None
-        mean = statistics.fmean(seeds)
-        if metric == "over source":
-            source, _, _ = self.by_seed(both_conditions(when, {"method": "source"}), "accuracy")
-            if not source:
-                return None
-            mean -= statistics.fmean(source)
-        return mean, statistics.stdev(seeds) if len(seeds) > 1 else None, runs, wanted
+                found |= {(cell.stream.seed, part): _value(result, metric, part) for part in parts}
+        return found, wanted
 
 
-def _wanted(cells: Sequence[Cell]) -> int:
-    return sum(len(cell.corruptions) if cell.order == "continual" else 1 for cell in cells)
+Values = dict[tuple[int, str], float]
 
 
-def _values(result: Result, metric: Metric) -> Iterable[float]:
+def _value(result: Result, metric: Metric, part: str) -> float:
     if metric == "std":
-        return [result.prediction_std]
+        return result.prediction_std
     if metric == "range":
-        return [float(result.prediction_range)]
-    if result.domains and result.stream.startswith("continual"):
-        return [100 * value for value in result.domains.values()]
-    return [100 * result.class_mean_accuracy]
+        return float(result.prediction_range)
+    return 100 * result.domains.get(part, result.class_mean_accuracy)
+
+
+def _mean(values: Values) -> tuple[float, float | None]:
+    """Return the mean over corruptions, then over seeds, and the deviation over seeds; None for one seed."""
+    seeds: dict[int, list[float]] = {}
+    for (seed, _), value in values.items():
+        seeds.setdefault(seed, []).append(value)
+    means = [statistics.fmean(of_seed) for of_seed in seeds.values()]
+    return statistics.fmean(means), statistics.stdev(means) if len(means) > 1 else None
+
+
+def _minus(values: Values, others: Values) -> Values:
+    """Return the differences, run by run, where both were run."""
+    return {where: value - others[where] for where, value in values.items() if where in others}
 
 
 def exhibit(spec: ExhibitSpec, shelf: Shelf) -> Exhibit:
@@ -93,34 +104,32 @@ def exhibit(spec: ExhibitSpec, shelf: Shelf) -> Exhibit:
 def _table(spec: TableSpec, shelf: Shelf) -> Table:
     columns, lines = spec.columns_on(shelf.ground), spec.rows_on(shelf.ground)
     data = spec.data or shelf.ground.stands_for
-    numbers: dict[tuple[str, int], Number] = {}
-    for place, column in enumerate(columns):
-        for row in lines:
-            found = shelf.number(both_conditions(column.when, row.when), column.metric)
-            if found is not None:
-                mean, std, runs, of = found
-                printed = _printed(spec, data, row.label, column)
-                numbers[row.label, place] = Number(mean, std, False, None, *printed, runs, of)
-    best = {
-        place: max((n.mean for (_, at), n in numbers.items() if at == place), default=NAN)
-        for place, column in enumerate(columns)
-        if column.metric == "accuracy"
-    }
     base = {row.label: row.builds_on for row in lines}
-
-    def final(label: str, place: int) -> Number | None:
-        own = numbers.get((label, place))
-        if own is None:
-            return None
-        before = numbers.get((base[label] or "", place))
-        gain = own.mean - before.mean if before is not None else None
-        is_best = len(lines) > 1 and math.isclose(own.mean, best.get(place, NAN))
-        return Number(own.mean, own.std, is_best, gain, own.paper, own.paper_std, own.runs, own.of)
-
-    rows = tuple(Row(r.label, tuple(final(r.label, place) for place in range(len(columns)))) for r in lines)
+    rows: dict[str, list[Number | None]] = {row.label: [] for row in lines}
+    for column in columns:
+        found: dict[str, tuple[Values, int]] = {}
+        for row in lines:
+            when = both_conditions(column.when, row.when)
+            values, wanted = shelf.values(when, column.metric)
+            if column.metric == "over source":
+                values = _minus(values, shelf.values(both_conditions(when, {"method": "source"}))[0])
+            found[row.label] = values, wanted
+        means = {label: _mean(values) for label, (values, _) in found.items() if values}
+        best = max((mean for mean, _ in means.values()), default=NAN)
+        for label, (values, wanted) in found.items():
+            if label not in means:
+                rows[label].append(None)
+                continue
+            mean, std = means[label]
+            gains = _minus(values, found[base[label] or label][0]) if base[label] else {}
+            marked = spec.marks_best and column.metric == "accuracy" and len(lines) > 1 and math.isclose(mean, best)
+            gain = _mean(gains)[0] if gains else None
+            runs = min(len(values), len(gains)) if gains else len(values)
+            rows[label].append(Number(mean, std, marked, gain, *_printed(spec, data, label, column), runs, wanted))
     heads = tuple(Column(column.label, column.group) for column in columns)
     note = " ".join(filter(None, [spec.note, _beside(spec, data, shelf.ground)]))
-    return Table(spec.id, _title(spec), heads, rows, note, spec.head, spec.digits)
+    numbers = tuple(Row(label, tuple(own)) for label, own in rows.items())
+    return Table(spec.id, _title(spec), heads, numbers, note, spec.head, spec.digits)
 
 
 def _title(spec: ExhibitSpec) -> str:
@@ -148,9 +157,9 @@ def _sweep(spec: SweepSpec, shelf: Shelf) -> Panel:
     for label, when in spec.series:
         points = []
         for x, _, point in spec.points:
-            found = shelf.number(both_conditions(point, when), "accuracy")
-            if found is not None:
-                points.append((x, found[0]))
+            found, _ = shelf.values(both_conditions(point, when))
+            if found:
+                points.append((x, _mean(found)[0]))
         series.append(Series(label, tuple(x for x, _ in points), tuple(y for _, y in points)))
     ticks = tuple((x, name) for x, name, _ in spec.points)
     return Panel(spec.title, spec.x_label, "class-mean accuracy, %", tuple(series), "points", spec.log_x, ticks)

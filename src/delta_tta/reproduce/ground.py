@@ -34,6 +34,8 @@ class Ground:
         slow_images: so many images for CoTTA, MEMO and TTA; None for all.
         architectures: label → (model, weights) of Figure 4.
         words: what of the paper's setting it is.
+        lacks: exhibits that cannot be had here; `only`, if not empty, names all that can.
+        only: see above.
     """
 
     name: str
@@ -47,12 +49,21 @@ class Ground:
     seeds: tuple[int, ...] = SEEDS
     slow_images: int | None = None
     architectures: tuple[tuple[str, str, str | None], ...] = ()
+    lacks: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+
+    def has(self, exhibit: str) -> bool:
+        """Whether an exhibit can be had here."""
+        return exhibit not in self.lacks and (not self.only or exhibit in self.only)
 
     def full(self) -> Ground:
         """Return it with everything: all corruptions, all seeds, all images."""
+        if self.corruptions == (CLEAN,):
+            return self
         return dataclasses.replace(
             self,
-            corruptions=self.corruptions if self.corruptions == (CLEAN,) else TYPES,
+            corruptions=TYPES,
+            validation=VALIDATION,
             seeds=SEEDS,
             slow_images=None,
             words=f"{self.words.partition(';')[0]}; all 15 corruptions, four seeds, all images",
@@ -63,13 +74,19 @@ class Ground:
 
         Args:
             when: method, scenario (a `StreamSpec`); and where they differ from the usual, batch ("study" or a number),
-                severity, corruptions, seeds, order ("continual", "mixed"), settings, statistics, model.
+                severity, corruptions, seeds, order ("continual", "mixed"), settings, statistics, model, domain (a
+                corruption of which the number is, whatever the order).
         """
         batch = when.get("batch", self.batch)
+        order: Order = when.get("order", "each")
         corruptions = when.get("corruptions", self.corruptions)
         if corruptions == "validation":
             corruptions = self.validation
-        order: Order = when.get("order", "each")
+        if "domain" in when and order == "each":  # without a reset, a domain is part of the whole
+            corruptions = (when["domain"],)
+        seeds = when.get("seeds", self.seeds)
+        if when["scenario"].scenario == "natural":
+            seeds = seeds[:1]  # there is one order
         place = self.place
         if when["method"] in SLOW and self.slow_images is not None:
             place = dataclasses.replace(place, images=self.slow_images)
@@ -90,7 +107,7 @@ class Ground:
                 tuple(when.get("settings", {}).items()),
                 when.get("statistics", False),
             )
-            for seed in when.get("seeds", self.seeds)
+            for seed in seeds
             for names in ([(name,) for name in corruptions] if order == "each" else [tuple(corruptions)])
         ]
 
@@ -141,6 +158,7 @@ def cifar100_c(path: Path | None = None, weights: Path | None = None) -> Ground:
         study=128,
         words="CIFAR-100-C and ResNeXt-29, the paper's setting",
         architectures=(("ResNeXt-29", "resnext29", own),),
+        lacks=("table-7",),  # its images are clean
     )
 
 
@@ -155,7 +173,8 @@ def imagenet_c(path: Path | None = None, weights: Path | None = None) -> Ground:
         batch=64,
         study=64,
         words="ImageNet-C and torchvision's ResNet-50, the paper's setting",
-        architectures=tuple((name, f"torchvision:{name}", None) for name in names),
+        architectures=tuple((name, f"torchvision:{name}", "IMAGENET1K_V1") for name in names),
+        lacks=("table-7",),
     )
 
 
@@ -170,6 +189,7 @@ def imagenet_r(path: Path | None = None, weights: Path | None = None) -> Ground:
         study=64,
         words="ImageNet-R and torchvision's ResNet-50, the paper's setting",
         corruptions=(CLEAN,),
+        only=("table-8",),
     )
 
 
@@ -184,6 +204,7 @@ def ytbb(path: Path | None = None, weights: Path | None = None) -> Ground:
         words="YTBB-sub in its natural order, a ResNet-18 of yours",
         corruptions=(CLEAN,),
         seeds=SEEDS[:1],
+        only=("table-8", "figure-8a", "figure-8b"),
     )
 
 

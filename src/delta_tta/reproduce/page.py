@@ -35,7 +35,7 @@ def store_report(store: Store) -> Report:
         left = dict(EXHIBITS)
         for ground in (base.full(), base):  # the whole of it where it was run
             shelf = Shelf(store, ground)
-            cells = {name: spec.cells(ground) for name, spec in left.items()}
+            cells = {name: spec.cells(ground) for name, spec in left.items() if ground.has(name)}
             there = [name for name, own in cells.items() if own and all(shelf.result(cell) is not None for cell in own)]
             used |= {signature(cell) for name in there for cell in cells[name]}
             exhibits += [exhibit(left.pop(name), shelf) for name in there]

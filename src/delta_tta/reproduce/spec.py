@@ -50,14 +50,13 @@ class TableSpec:
     data: str = ""
     note: str = ""
     by_corruption: bool = False
+    marks_best: bool = True
 
     def columns_on(self, ground: Ground) -> tuple[ColumnSpec, ...]:
         """Return the columns a ground has; one a corruption, and their mean, where the table is by corruption."""
         if self.by_corruption:
             (base,) = self.columns
-            single = [
-                ColumnSpec(name.replace("_", " "), {**base.when, "corruptions": (name,)}) for name in ground.corruptions
-            ]
+            single = [ColumnSpec(name.replace("_", " "), {**base.when, "domain": name}) for name in ground.corruptions]
             return (*single, ColumnSpec("mean", base.when))
         return tuple(column for column in self.columns if not column.only or ground.name in column.only)
 

@@ -323,8 +323,9 @@ def test_settings_that_say_the_default_are_the_same_run(demo, store):
 def test_only_the_named_results_count(demo, store):
     when = merged(EXHIBITS["table-4"].columns[0].when, {"method": "source"})
     put(store, demo, when, lambda cell: 40)
-    assert numbers(exhibit(EXHIBITS["table-4"], Shelf(store, demo, ["0"])))["Source"][0].runs == 1
-    assert numbers(exhibit(EXHIBITS["table-4"], Shelf(store, demo, [])))["Source"] == (None,)
+    one = {demo.cells(when)[0]: "0"}
+    assert numbers(exhibit(EXHIBITS["table-4"], Shelf(store, demo, one)))["Source"][0].runs == 1
+    assert numbers(exhibit(EXHIBITS["table-4"], Shelf(store, demo, {})))["Source"] == (None,)
 
 
 @pytest.mark.parametrize("name", EXHIBITS)
