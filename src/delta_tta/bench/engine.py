@@ -60,15 +60,21 @@ class Event:
 
 
 class Engine(Protocol):
-    """Where tasks run. `slots` may run at once; `events` waits for news, at most so many seconds."""
+    """Where tasks run.
+
+    Attributes:
+        slots: tasks that may run at once.
+        attempts: how often a task is tried whose process dies: it may be killed by chance, or by the task.
+    """
 
     slots: int
+    attempts: int
 
     def start(self, task: Task) -> None:
         """Run a task; not more at once than there are slots."""
 
     def events(self, seconds: float) -> Iterator[Event]:
-        """Yield what has happened."""
+        """Yield what has happened; wait for news, at most so many seconds."""
 
     def close(self) -> None:
         """Stop everything."""
@@ -91,12 +97,16 @@ def perform(lab: Lab, task: Task, say: Callable[[Event], None]) -> None:
         return say(Event(task, result=lab.run(task, on_batch)))
     except BrokenPipeError:
         raise  # nobody listens
-    except DeltaError as error:
-        return say(Event(task, error=str(error)))
     except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        words = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
-        return say(Event(task, error=words))
+        return say(Event(task, error=in_words(error)))
+
+
+def in_words(error: Exception) -> str:
+    """Return what a user should read of an error: of one not made for users, also its kind and place."""
+    if isinstance(error, DeltaError):
+        return str(error)
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
 
 
 def cores() -> int:
@@ -108,6 +118,7 @@ class Inline:
     """No other process: tasks run where they are started. For debugging, and where there is little to do."""
 
     slots = 1
+    attempts = 1
 
     def __init__(self, cache: Path) -> None:
         self._lab = Lab(cache)
@@ -135,6 +146,8 @@ class Workers:
         threads: of torch, each; None shares the cores. Many processes of one thread are the fastest way to many cells:
             `benchmarks/engine.py`.
     """
+
+    attempts = 2
 
     def __init__(self, cache: Path, workers: int | None = None, threads: int | None = None) -> None:
         self.slots = workers or torch.cuda.device_count() or cores()

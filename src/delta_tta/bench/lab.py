@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +45,11 @@ class Lab:
         """Return the images of one corruption; what is corrupted on the fly is made once and kept on disk."""
         where = (place, corruption, severity)
         if where not in self._sets:
-            found = self._described(*where)
+            found = self.described(*where)
             self._sets[where] = data.on_disk(found, self.cache) if isinstance(found, data.Corrupted) else found
         return self._sets[where]
 
-    def _described(self, place: Place, corruption: str, severity: int) -> ImageSet:
+    def described(self, place: Place, corruption: str, severity: int) -> ImageSet:
         """Return the set, with nothing made yet."""
         if place.data in ("cifar-c", "imagenet-c") and corruption != CLEAN:
             assert place.path is not None
@@ -84,7 +84,7 @@ class Lab:
         return self._streams[where]
 
     def _stream(self, cell: Cell) -> Stream | DomainStream:
-        labels = self._described(cell.place, cell.corruptions[0], cell.severity).labels
+        labels = self.described(cell.place, cell.corruptions[0], cell.severity).labels
         spec = cell.stream
         within = stream(labels, spec.scenario, rho=spec.rho, pi=spec.pi, seed=spec.seed, pieces=spec.pieces)
         if cell.order == "each":
@@ -98,7 +98,7 @@ class Lab:
         return {
             "protocol": PROTOCOL,
             "images": [self._print(cell.place, name, cell.severity) for name in cell.corruptions],
-            "source images": self._print(cell.place, CLEAN, cell.severity) if _needs_source(cell) else None,
+            "source images": self._print(cell.place, CLEAN, cell.severity) if needs_source(cell) else None,
             "model": self._model(cell.place)[1],
             "method": cell.method,
             "settings": _unusual(cell.spelled_out),
@@ -117,30 +117,41 @@ class Lab:
     def _print(self, place: Place, corruption: str, severity: int) -> str:
         where = (place, corruption, severity)
         if where not in self._prints:
-            self._prints[where] = self._described(*where).fingerprint()
+            self._prints[where] = self.described(*where).fingerprint()
         return self._prints[where]
 
     def run(self, cell: Cell, on_batch: Callable[[int, Metrics], None] | None = None) -> Result:
         """Run one cell."""
         sets = [self.images(cell.place, name, cell.severity) for name in cell.corruptions]
-        images = sets[0] if cell.order == "each" else data.Joined(sets)
-        source = self.clean(cell.place) if _needs_source(cell) else None
-        named = self.model(cell.place)
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        named.model.to(device)
-        result = evaluate(
-            named,
-            cell.method,
-            images,
-            self.stream(cell),
-            cell.batch_size,
-            cell.place.preset,
-            on_batch,
-            source,
-            cell.statistics,
-            **dict(cell.settings),
-        )
-        return dataclasses.replace(result, about={**result.about, "identity": self.identity(cell)})
+        source = self.clean(cell.place) if needs_source(cell) else None
+        return run_cell(cell, self.model(cell.place), sets, self.stream(cell), source, self.identity(cell), on_batch)
+
+
+def run_cell(
+    cell: Cell,
+    named: models.NamedModel,
+    sets: Sequence[ImageSet],
+    order: Stream | DomainStream,
+    source: ImageSet | None,
+    identity: Mapping[str, Any],
+    on_batch: Callable[[int, Metrics], None] | None = None,
+) -> Result:
+    """Run a cell with everything it needs at hand, on a GPU where there is one."""
+    images = sets[0] if cell.order == "each" else data.Joined(sets)
+    named.model.to("cuda" if torch.cuda.is_available() else "cpu")
+    result = evaluate(
+        named,
+        cell.method,
+        images,
+        order,
+        cell.batch_size,
+        cell.place.preset,
+        on_batch,
+        source,
+        cell.statistics,
+        **dict(cell.settings),
+    )
+    return dataclasses.replace(result, about={**result.about, "identity": dict(identity)})
 
 
 def _unusual(settings: Settings) -> dict[str, Any]:
@@ -150,7 +161,8 @@ def _unusual(settings: Settings) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != getattr(usual, name) and name != "background"}
 
 
-def _needs_source(cell: Cell) -> bool:
+def needs_source(cell: Cell) -> bool:
+    """Whether the method looks at images of the training distribution."""
     return recipe.parse(cell.method).objective == "eata"
 
 

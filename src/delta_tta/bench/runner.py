@@ -16,8 +16,6 @@ from .lab import Lab
 from .store import Store
 
 HEARTBEAT = 10.0
-ATTEMPTS = 2
-"""A cell whose worker died is tried again, once: it may have been killed by chance, or by the cell."""
 PASSES = {"memo": 118.0, "cotta": 43.0, "tta": 34.0}
 """What a sample costs relative to plain eval, where it is much (benchmarks/methods.py)."""
 
@@ -113,7 +111,7 @@ def run(plan: Plan, store: Store, engine: Engine, watch: Callable[[Tally], None]
                     _take(event, keys[event.task], plan, store, tally)
                 if event.lost:
                     attempts[event.task] = attempts.get(event.task, 0) + 1
-                    if attempts[event.task] < ATTEMPTS:
+                    if attempts[event.task] < engine.attempts:
                         waiting.appendleft(event.task)
                     elif isinstance(event.task, Cell):
                         tally.failed[keys[event.task]] = "its process died (out of memory?)"

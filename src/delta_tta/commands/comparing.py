@@ -24,7 +24,7 @@ from ..report.tables import markdown as as_markdown
 from ..report.tables import mean_over_data
 from ..report.terminal import accuracy_table
 from .differing import show_differences
-from .running import WorkersOption, execute, finish
+from .running import WorkersOption, engine_maker, execute, finish
 from .shared import clean_kind, consoles, spoken_errors
 
 CORRUPTION = "motion_blur"
@@ -124,7 +124,8 @@ def compare(
 
 def _compare(cells: Sequence[Cell], workers: int | None, picture: str, page: str, as_json: bool) -> list[Result]:
     with tempfile.TemporaryDirectory(prefix="delta-tta-") as folder, Store(Path(folder) / "compare.db") as store:
-        plan, tally = execute(cells, store, default_cache(), workers, None)
+        cache = default_cache()
+        plan, tally = execute(cells, store, cache, engine_maker("local", cache, workers))
         keys = plan.keys
         found = {key: result for key, _, result in store.results(plan.cells)}
         done = [cell for cell in cells if keys.get(cell) in found]  # as they were asked for, not as they were finished

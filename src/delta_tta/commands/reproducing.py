@@ -25,7 +25,21 @@ from ..report.page import write_page
 from ..report.shown import Exhibit, Table
 from ..reproduce import EXHIBITS, Ground, Shelf, exhibit, ground
 from ..reproduce.page import report_of, store_report
-from .running import Board, Cache, Quiet, StorePath, Threads, WorkersOption, execute, finish
+from .running import (
+    Address,
+    Board,
+    Cache,
+    Cpus,
+    EngineName,
+    Gpus,
+    Quiet,
+    StorePath,
+    Threads,
+    WorkersOption,
+    engine_maker,
+    execute,
+    finish,
+)
 from .shared import consoles, spoken_errors
 
 REPRODUCE_EXAMPLES = """
@@ -66,6 +80,10 @@ def reproduce(
     workers: WorkersOption = None,
     threads: Threads = None,
     cache: Cache = None,
+    engine: EngineName = "local",
+    address: Address = None,
+    cpus_per_cell: Cpus = 1,
+    gpus_per_cell: Gpus = 0,
     tensorboard: Board = None,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
@@ -85,7 +103,8 @@ def reproduce(
             shown, aside = consoles()
             aside.print(f"On {place.words}.", highlight=False)
             cells = list(dict.fromkeys(cell for name in chosen for cell in EXHIBITS[name].cells(place)))
-            plan, tally = execute(cells, opened, lab.cache, workers, threads, tensorboard, quiet)
+            make = engine_maker(engine, lab.cache, workers, threads, address, cpus_per_cell, gpus_per_cell)
+            plan, tally = execute(cells, opened, lab.cache, make, tensorboard, quiet)
             shelf = Shelf(opened, place, plan.keys)
             made = [exhibit(EXHIBITS[name], shelf) for name in chosen]
             folder = out or Path(f"reproduced-{on}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ from ..bench.lab import Lab
 from ..bench.runner import Plan, Tally, default_cache
 from ..bench.runner import run as run_plan
 from ..bench.store import Store
-from ..errors import SettingError
+from ..errors import SettingError, nearest
 from ..report.console import rich_table
 from ..report.overview import overview
 from ..report.progress import failures, run_progress
@@ -32,6 +32,8 @@ delta-tta run -m tent+delta --scenario "DS+CB (rho=0.01)" --batch-size 16 --set 
 
 delta-tta run experiment.toml --store results.db      the same, as a file
 
+delta-tta run experiment.toml --engine ray --address auto --gpus-per-cell 0.5
+
 [bold]A file[/]
 
 methods = ["tent", "tent+delta"]
@@ -44,6 +46,7 @@ seeds = [2020, 2021]
 
 [dim]also: data, path, model, weights, preset, images, severities, batch_sizes, reset, and a table [settings][/]
 """
+ENGINES = ("local", "ray")
 SETTINGS = "A setting of the methods, such as lr=0.001; repeat for more."
 
 StorePath = Annotated[Path, typer.Option("--store", help="SQLite file that keeps the results.")]
@@ -55,6 +58,10 @@ Cache = Annotated[
     Path | None, typer.Option(help="Folder for corrupted images. Default: $DELTA_TTA_CACHE, else ~/.cache/delta-tta.")
 ]
 Board = Annotated[Path | None, typer.Option("--tensorboard", help="Write each finished run for TensorBoard, here.")]
+EngineName = Annotated[str, typer.Option("--engine", help="local, or ray for a cluster.")]
+Address = Annotated[str | None, typer.Option(help="Of the Ray cluster, such as auto. Default: one on this machine.")]
+Cpus = Annotated[float, typer.Option("--cpus-per-cell", help="Ray: what a cell takes.")]
+Gpus = Annotated[float, typer.Option("--gpus-per-cell", help="Ray: what a cell takes; 0.25 shares a GPU.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 
@@ -80,6 +87,10 @@ def run(
     workers: WorkersOption = None,
     threads: Threads = None,
     cache: Cache = None,
+    engine: EngineName = "local",
+    address: Address = None,
+    cpus_per_cell: Cpus = 1,
+    gpus_per_cell: Gpus = 0,
     tensorboard: Board = None,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -102,8 +113,9 @@ def run(
             raise SettingError(f"Expected either a file or options that say what to run, but got both ({names}).")
         experiment = from_toml(file) if file is not None else from_mapping(given)
         place = cache or default_cache()
+        make = engine_maker(engine, place, workers, threads, address, cpus_per_cell, gpus_per_cell)
         with Store(store) as opened:
-            plan, tally = execute(experiment.cells(), opened, place, workers, threads, tensorboard, quiet)
+            plan, tally = execute(experiment.cells(), opened, place, make, tensorboard, quiet)
             runs = [(cell, result) for _, cell, result in opened.results(plan.cells)]
         shown, aside = consoles()
         if as_json:
@@ -120,8 +132,7 @@ def execute(
     cells: Sequence[Cell],
     store: Store,
     cache: Path,
-    workers: int | None,
-    threads: int | None,
+    make: Callable[[], Engine],
     tensorboard: Path | None = None,
     quiet: bool = False,
 ) -> tuple[Plan, Tally]:
@@ -132,7 +143,7 @@ def execute(
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         missing = len(plan.cells) - len(store.done(list(plan.cells)))
-        engine: Engine = Inline(cache) if workers == 0 or not missing else Workers(cache, workers, threads)
+        engine = make() if missing else Inline(cache)
         with run_progress(aside, plan, quiet) as watch:
 
             def both(tally: Tally) -> None:
@@ -148,6 +159,25 @@ def execute(
         signal.signal(signal.SIGTERM, before)
     failures(aside, plan, tally.failed)
     return plan, tally
+
+
+def engine_maker(
+    name: str,
+    cache: Path,
+    workers: int | None = None,
+    threads: int | None = None,
+    address: str | None = None,
+    cpus: float = 1,
+    gpus: float = 0,
+) -> Callable[[], Engine]:
+    """Return what makes the engine once it is needed."""
+    if name not in ENGINES:
+        raise SettingError(f"Unknown engine {name!r}.{nearest(name, ENGINES)}")
+    if name == "ray":
+        from ..bench.cluster import RayEngine
+
+        return lambda: RayEngine(cache, address, cpus, gpus)
+    return lambda: Inline(cache) if workers == 0 else Workers(cache, workers, threads)
 
 
 def finish(tally: Tally) -> None:
