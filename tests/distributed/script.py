@@ -8,6 +8,7 @@ import datetime
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -45,6 +46,7 @@ def main():
             (out / f"{run['name']}-{rank}.txt").write_text(f"{type(error).__name__}: {error}")
     if not any("die" in run for run in runs):
         dist.destroy_process_group()
+    time.sleep(0.5)  # gloo's threads may end the process with an error if Python ends before them (torch 2.13)
 
 
 if __name__ == "__main__":

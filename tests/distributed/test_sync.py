@@ -126,6 +126,14 @@ def test_a_rank_that_dies_gives_the_others_an_error(tmp_path):
     assert not (tmp_path / "x-0.pt").exists()
 
 
+def test_the_example_runs_as_the_docs_say():
+    example = Path(__file__).parents[2] / "examples" / "synchronised.py"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(example)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "2 ranks, 400 images, accuracy 7" in done.stdout
+
+
 @pytest.mark.parametrize("method", ["lame", "cotta", "memo", "eata", "tent+delta+lame"])
 def test_what_cannot_be_synchronised_says_so(method):
     with pytest.raises(delta_tta.SettingError, match="cannot be synchronised"):

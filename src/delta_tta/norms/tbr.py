@@ -88,13 +88,13 @@ def shared_backward(
     which follows Σ g·(v − μ_b) of all ranks.
     """
     mean, std = used
-    shape = [1, -1, *[1] * (v.dim() - 2)]
-    space = [i for i in range(v.dim()) if i != 1]
-    wide = v.to(mean.dtype)
+    wide, g_wide = v.to(mean.dtype), g.to(mean.dtype)
     own_mean, _ = own_moments(wide)
-    g_wide = g.to(mean.dtype)
-    sum_g = g_wide.sum(space)
-    sum_gv = (g_wide * (wide - own_mean.view(shape))).sum(space)
+    sum_gv = sum_g = torch.zeros_like(own_mean)
+    if v.numel():  # Σ g·(v − own mean) and Σ g in one pass
+        _, sum_gv, sum_g = torch.ops.aten.native_batch_norm_backward(
+            g_wide, wide, None, None, None, own_mean, torch.ones_like(own_mean), True, 0.0, (False, True, True)
+        )
     mean_b, var_b, everybody = observation.shared(wide, sum_g, sum_gv)
     std_b = (var_b + observation.eps).sqrt()
     observation.note(mean_b, std_b)
@@ -103,13 +103,16 @@ def shared_backward(
     total_g = sums_g.sum(0)
     total_gx = ((sums_gv + (means - mean_b) * sums_g) / std_b).sum(0)  # Σ g·x̂
     own_gx = (sum_gv + (own_mean - mean_b) * sum_g) / std_b
-    weight = r if gamma is None else r * gamma
     needs_v, needs_gamma, needs_beta, *_ = needs
     grad_v = None
     if needs_v:
-        x_hat = (wide - mean_b.view(shape)) / std_b.view(shape)
-        inner = g_wide - (total_g.view(shape) + x_hat * total_gx.view(shape)) / observation.values
-        grad_v = (inner * (weight / std_b).view(shape)).to(v.dtype)
+        # γ r / σ_b · (g − Σ g / n − x̂ Σ g·x̂ / n), which is of the form scale · g + slope · v + shift
+        shape = [1, -1, *[1] * (v.dim() - 2)]
+        scale = (r if gamma is None else r * gamma) / std_b
+        slope = -scale * total_gx / (std_b * observation.values)
+        shift = -scale * total_g / observation.values - slope * mean_b
+        grad_v = torch.addcmul(shift.view(shape), scale.view(shape), g_wide)
+        grad_v = grad_v.addcmul_(slope.view(shape), wide).to(v.dtype)
     grad_gamma = torch.addcmul(r * own_gx, d, sum_g) if needs_gamma else None
     return grad_v, grad_gamma, sum_g if needs_beta else None, None, None, None
 
