@@ -2,7 +2,7 @@
 
 torchrun --nproc-per-node 2 examples/synchronised.py
 
-Runs on CPUs with gloo and on GPUs with NCCL. On the embedded images, under motion blur, in dependent order (DS+CB), each
+On CPUs it talks by gloo, on GPUs by NCCL. On the embedded images, under motion blur, in dependent order (DS+CB), each
 process takes every other batch; without `sync=True` each would adapt to its own half.
 """
 

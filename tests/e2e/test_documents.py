@@ -94,6 +94,7 @@ def test_the_public_names():
         "Signals",
         "StateError",
         "StreamError",
+        "SyncError",
         "adapt",
         "corruptions",
         "data",

@@ -17,7 +17,7 @@ from delta_tta.bench import Store
 from delta_tta.commands import app
 
 SMALL = ["--images", "100", "--batch-size", "50", "--scenario", "IS+CB", "--workers", "0"]
-CHEAP = ["reproduce", "figure-1", "figure-2", "figure-8b", "--workers", "1", "--store", "results.db"]
+CHEAP = ["reproduce", "figure-1", "figure-2", "figure-8b", "--workers", "1", "--threads", "1", "--store", "results.db"]
 
 
 def run(*arguments, code=0):
