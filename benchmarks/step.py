@@ -36,7 +36,7 @@ def steps(name: str, size: int, seconds: float) -> Iterator[Row]:
     build, pixels = NETWORKS[name]
     torch.manual_seed(0)
     net, x = build(), torch.randn(size, 3, pixels, pixels)
-    classes = net[-1].out_features
+    classes = [m for m in net.modules() if isinstance(m, nn.Linear)][-1].out_features
     last = x.to(memory_format=torch.channels_last)
     evaluated, tent, formula = (
         copy.deepcopy(net).eval(),
@@ -85,13 +85,13 @@ def dot_share(size: int) -> Row:
     build, pixels = NETWORKS["ResNet-18"]
     x, logits = torch.randn(size, 3, pixels, pixels), torch.randn(size, 1000)
     ours, dot = adapted(build()), Dot(Settings())
-    state = dot.next_state(Prediction(logits), {})
+    state = dot.next_state(Prediction(logits), {}, None)
     prediction = Prediction(logits)
     _ = prediction.p, prediction.label  # the objective needs them anyway
 
     def reweigh() -> None:
         dot.weights(prediction, state)
-        dot.next_state(prediction, state)
+        dot.next_state(prediction, state, None)
 
     times = interleaved({"dot": reweigh, "step": lambda: ours(x)}, 5)
     return "DOT / step, K = 1000, in %", 100 * ratio(times, "dot", "step"), 0.5, None
