@@ -89,6 +89,7 @@ class Cell:
         batch_size: images at a time.
         settings: over the preset's, in the order of their names.
         statistics: whether the statistics of a layer are kept in the trace.
+        samples: only so many of the stream, from its beginning; None for all.
     """
 
     place: Place
@@ -100,8 +101,11 @@ class Cell:
     batch_size: int = 64
     settings: tuple[tuple[str, Any], ...] = ()
     statistics: bool = False
+    samples: int | None = None
 
     def __post_init__(self) -> None:
+        if self.samples is not None and (not isinstance(self.samples, int) or self.samples < 1):
+            raise SettingError(f"Expected `samples` to be an integer of at least 1, but got {self.samples!r}.")
         given = {name: tuple(v) if isinstance(v, list) else v for name, v in dict(self.settings).items()}
         object.__setattr__(self, "settings", tuple(sorted(given.items())))
         object.__setattr__(self, "method", self._understood[0])
@@ -122,6 +126,7 @@ class Cell:
     def __str__(self) -> str:
         what = f"{self.corruptions[0]} {self.severity}" if self.order == "each" else self.order
         extra = "".join(f", {name}={value}" for name, value in self.settings)
+        extra += f", first {self.samples} samples" if self.samples else ""
         return f"{self.method} on {what}, {self.stream}, B={self.batch_size}{extra}"
 
     @property
@@ -177,6 +182,7 @@ class Experiment:
     reset: Literal["each shift", "never"] = "each shift"
     settings: Mapping[str, Any] = field(default_factory=dict)
     statistics: bool = False
+    samples: int | None = None
 
     def cells(self) -> list[Cell]:
         """Return the cells, those on the same images next to each other; wrong values are refused here."""
@@ -206,6 +212,7 @@ class Experiment:
                 batch_size,
                 tuple(self.settings.items()),
                 self.statistics,
+                self.samples,
             )
             for corruption, severity, seed, scenario, batch_size, method in axes
         ]
@@ -231,7 +238,13 @@ def from_mapping(values: Mapping[str, Any], root: Path | None = None) -> Experim
     if "scenarios" in given:
         given["scenarios"] = scenarios(given["scenarios"])
     place = {name: values[name] for name in places if name in values}
-    for name, kind in {**dict.fromkeys(place, str), "images": int, "statistics": bool, "settings": dict}.items():
+    for name, kind in {
+        **dict.fromkeys(place, str),
+        "images": int,
+        "samples": int,
+        "statistics": bool,
+        "settings": dict,
+    }.items():
         value = values.get(name)
         if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
             raise SettingError(f"Expected `{name}` to be of type {kind.__name__}, but got {value!r}.")

@@ -16,7 +16,7 @@ from ..data.sets import ImageSet, fingerprint
 from ..errors import SettingError
 from ..metrics import Metrics
 from ..settings import Settings
-from ..streams import DomainStream, Stream, StreamSpec, continual, mixed, stream
+from ..streams import DomainStream, Stream, continual, mixed, stream
 from .evaluate import Result, evaluate
 from .experiment import CLEAN, Cell, Place
 
@@ -32,7 +32,7 @@ class Lab:
         self._clean: dict[Place, ImageSet] = {}
         self._sets: dict[tuple[Place, str, int], ImageSet] = {}
         self._models: dict[tuple[str, str | None], tuple[models.NamedModel, str]] = {}
-        self._streams: dict[tuple[Place, tuple[str, ...], str, StreamSpec], Stream | DomainStream] = {}
+        self._streams: dict[tuple[object, ...], Stream | DomainStream] = {}
         self._prints: dict[tuple[Place, str, int], str] = {}
 
     def clean(self, place: Place) -> ImageSet:
@@ -78,7 +78,7 @@ class Lab:
 
     def stream(self, cell: Cell) -> Stream | DomainStream:
         """Return the order of arrival."""
-        where = (cell.place, cell.corruptions, cell.order, cell.stream)
+        where = (cell.place, cell.corruptions, cell.order, cell.stream, cell.samples)
         if where not in self._streams:
             self._streams[where] = self._stream(cell)
         return self._streams[where]
@@ -87,6 +87,8 @@ class Lab:
         labels = self.described(cell.place, cell.corruptions[0], cell.severity).labels
         spec = cell.stream
         within = stream(labels, spec.scenario, rho=spec.rho, pi=spec.pi, seed=spec.seed, pieces=spec.pieces)
+        if cell.samples is not None:
+            within = Stream(within.spec, within.indices[: cell.samples], within.size)
         if cell.order == "each":
             return within
         if cell.order == "continual":

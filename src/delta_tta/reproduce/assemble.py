@@ -190,5 +190,5 @@ def _strips(spec: StripsSpec, shelf: Shelf) -> Strips:
 def signature(cell: Cell) -> tuple[object, ...]:
     """Return what a cell says, with its settings spelled out and without the places of files."""
     place = (cell.place.data, cell.place.model, cell.place.images)
-    streams = (cell.stream, cell.corruptions, cell.order, cell.severity, cell.batch_size, cell.statistics)
+    streams = (cell.stream, cell.corruptions, cell.order, cell.severity, cell.batch_size, cell.statistics, cell.samples)
     return (*place, cell.method, *streams, cell.spelled_out)

@@ -31,7 +31,7 @@ class Ground:
         corruptions: over which results are averaged.
         validation: those for choosing settings.
         seeds: over which results are averaged, too.
-        slow_images: so many images for CoTTA, MEMO and TTA; None for all.
+        slow_samples: CoTTA, MEMO and TTA meet only so many samples of each stream, from its beginning; None for all.
         architectures: label → (model, weights) of Figure 4.
         words: what of the paper's setting it is.
         lacks: exhibits that cannot be had here; `only`, if not empty, names all that can.
@@ -47,7 +47,7 @@ class Ground:
     corruptions: tuple[str, ...] = TYPES
     validation: tuple[str, ...] = VALIDATION
     seeds: tuple[int, ...] = SEEDS
-    slow_images: int | None = None
+    slow_samples: int | None = None
     architectures: tuple[tuple[str, str, str | None], ...] = ()
     lacks: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
@@ -65,8 +65,8 @@ class Ground:
             corruptions=TYPES,
             validation=VALIDATION,
             seeds=SEEDS,
-            slow_images=None,
-            words=f"{self.words.partition(';')[0]}; all 15 corruptions, four seeds, all images",
+            slow_samples=None,
+            words=f"{self.words.partition(';')[0]}; all 15 corruptions, four seeds, whole streams",
         )
 
     def cells(self, when: Mapping[str, Any]) -> list[Cell]:
@@ -88,8 +88,6 @@ class Ground:
         if when["scenario"].scenario == "natural":
             seeds = seeds[:1]  # there is one order
         place = self.place
-        if when["method"] in SLOW and self.slow_images is not None:
-            place = dataclasses.replace(place, images=self.slow_images)
         if "model" in when:
             model, weights = when["model"]
             place = dataclasses.replace(place, model=model, weights=weights)
@@ -106,6 +104,7 @@ class Ground:
                 self.study if batch == "study" else batch,
                 tuple(when.get("settings", {}).items()),
                 when.get("statistics", False),
+                self.slow_samples if when["method"] in SLOW else None,
             )
             for seed in seeds
             for names in ([(name,) for name in corruptions] if order == "each" else [tuple(corruptions)])
@@ -121,11 +120,11 @@ def demo(path: Path | None = None, weights: Path | None = None) -> Ground:
         batch=64,
         study=64,
         words="2,000 embedded CIFAR-10 test images, ResNet-20, B = 64; gaussian noise and motion blur of the 15 "
-        "corruptions, two seeds, 500 images for CoTTA, MEMO and TTA",
+        "corruptions, two seeds, the first 500 samples of a stream for CoTTA, MEMO and TTA",
         corruptions=("gaussian_noise", "motion_blur"),
         validation=("speckle_noise", "gaussian_blur"),
         seeds=SEEDS[:2],
-        slow_images=500,
+        slow_samples=500,
         architectures=(("ResNet-20", "resnet20-cifar10", None),),
     )
 
@@ -139,10 +138,10 @@ def cifar100(path: Path | None = None, weights: Path | None = None) -> Ground:
         batch=200,
         study=128,
         words="CIFAR-100 test images corrupted on the fly, our ResNet-20 (the paper: CIFAR100-C, ResNeXt-29); one "
-        "corruption of each family (gaussian noise, motion blur, fog, jpeg), one seed; 1,000 images for CoTTA",
+        "corruption of each family (gaussian noise, motion blur, fog, jpeg), one seed; CoTTA: first 1,000 samples",
         corruptions=FAMILIES,
         seeds=SEEDS[:1],
-        slow_images=1000,
+        slow_samples=1000,
         architectures=(("ResNet-20", "resnet20-cifar100", None),),
     )
 

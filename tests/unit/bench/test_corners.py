@@ -269,3 +269,15 @@ def test_a_natural_stream_of_four_seeds_is_one_run(tmp_path):
     with Store(tmp_path / "s") as store:
         put(store, where, when, lambda c: 50)
         assert Shelf(store, where).values(when) == ({(2020, "none"): 50.0}, 1)
+
+
+def test_the_beginning_of_a_stream_is_its_beginning(tmp_path):
+    lab = Lab(tmp_path / "cache")
+    whole = cell(place(tmp_path), "source")
+    first = dataclasses.replace(whole, samples=25)
+    assert lab.stream(first).indices.tolist() == lab.stream(whole).indices.tolist()[:25]
+    assert lab.key(first) != lab.key(whole)
+    assert lab.run(first).trace.predicted.tolist() == lab.run(whole).trace.predicted.tolist()[:25]
+    assert Cell.from_dict(first.as_dict()) == first
+    with pytest.raises(SettingError):
+        dataclasses.replace(whole, samples=0)
