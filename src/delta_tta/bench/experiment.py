@@ -238,13 +238,8 @@ def from_mapping(values: Mapping[str, Any], root: Path | None = None) -> Experim
     if "scenarios" in given:
         given["scenarios"] = scenarios(given["scenarios"])
     place = {name: values[name] for name in places if name in values}
-    for name, kind in {
-        **dict.fromkeys(place, str),
-        "images": int,
-        "samples": int,
-        "statistics": bool,
-        "settings": dict,
-    }.items():
+    kinds = {**dict.fromkeys(place, str), "images": int, "samples": int, "statistics": bool, "settings": dict}
+    for name, kind in kinds.items():
         value = values.get(name)
         if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
             raise SettingError(f"Expected `{name}` to be of type {kind.__name__}, but got {value!r}.")

@@ -102,11 +102,11 @@ def test_with_everything_a_ground_has_all_corruptions_and_seeds(demo):
     assert full.words.endswith("all 15 corruptions, four seeds, whole streams")
 
 
-def test_slow_methods_get_fewer_images(demo):
+def test_slow_methods_get_shorter_streams(demo):
     (spec,) = (spec for spec in TABLES if spec.id == "table-4")
-    images = {cell.method: cell.place.images for cell in spec.cells(demo)}
-    assert {name for name, count in images.items() if count == 500} == {"cotta", "memo", "tta"}
-    assert set(images.values()) == {None, 500}
+    samples = {cell.method: cell.samples for cell in spec.cells(demo)}
+    assert {name for name, count in samples.items() if count == 500} == {"cotta", "memo", "tta"}
+    assert set(samples.values()) == {None, 500}
 
 
 def test_a_ground_without_its_data_is_refused():
