@@ -27,6 +27,8 @@ def main() -> None:
     dist.init_process_group("nccl" if gpu else "gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if gpu else torch.device("cpu")
+    if gpu:
+        torch.cuda.set_device(device)
 
     named = models.load("resnet20-cifar10")
     images = data.Fewer(data.demo(), 400)

@@ -55,6 +55,8 @@ def adapt(
         raise ModelError("The model is an adapter already; call unload() on it first.")
     recipe = parse(method)
     if process_group is not None:
+        if settings.get("sync") is False:
+            raise SettingError("Expected `sync` not to be False together with a `process_group`.")
         settings = {**settings, "sync": True}
     chosen = make_settings(preset, settings, recipe.whole or recipe.objective)
     if chosen.prior > 0 and str(recipe) != "bn":
@@ -65,5 +67,5 @@ def adapt(
         if alone is not None:
             raise SettingError(f"'{alone}' cannot be synchronised; leave out `sync`, or choose another method.")
         ranks = Ranks(process_group)
-        ranks.require_same(model.state_dict().items())
+        ranks.require_same(f"{recipe} {chosen}", model.state_dict())
     return Adapter(model, recipe, chosen, source, ranks)

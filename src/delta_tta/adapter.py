@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -71,7 +72,7 @@ class Adapter(nn.Module):
     @_never_compiled
     def forward(self, images: Tensor) -> Tensor:
         """Return the logits (B, K) of a batch, and learn from it."""
-        with self._turn():
+        with self._together():
             self._worker.wait()
             x = self._checked(images)
             if self.settings.episodic:
@@ -92,7 +93,7 @@ class Adapter(nn.Module):
 
     def predict(self, images: Tensor) -> Tensor:
         """Return the logits of a batch with what was learnt so far, and learn nothing."""
-        with self._turn():
+        with self._together():
             self._worker.wait()
             return self._learner.predict(self._checked(images))
 
@@ -209,6 +210,13 @@ class Adapter(nn.Module):
         with self._worker.lock, torch.inference_mode(False):
             if self._unloaded:  # perhaps while this caller waited for its turn
                 raise StateError("This adapter was unloaded; call adapt() again.")
+            yield
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """A turn in which all ranks exchange messages, if there are other ranks."""
+        ranks = self._learner.ranks
+        with self._turn(), contextlib.nullcontext() if ranks is None else ranks.step():
             yield
 
     def _restore_source(self) -> None:

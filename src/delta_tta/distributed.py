@@ -7,7 +7,9 @@ gradients (one sum); see docs/scaling.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -17,6 +19,8 @@ from torch import Tensor
 from .errors import ModelError, SettingError, SyncError
 
 T = TypeVar("T")
+NUMBERED = 2**20
+"""Messages are numbered up to this, which every floating-point type from float32 on can hold."""
 
 
 class Ranks:
@@ -33,7 +37,9 @@ class Ranks:
         self.own = dist.get_rank(group)
         if self.own < 0:
             raise SettingError("This process is not a member of the given `process_group`.")
+        self.broken: str | None = None  # why this rank is out of step; it then takes part in nothing more
         self._room = 0  # rows of logits that every rank has agreed to send
+        self._sent = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Ranks:
         """A group cannot be copied; a copy of the adapter belongs to the same."""
@@ -41,10 +47,14 @@ class Ranks:
 
     def gather(self, values: Tensor) -> Tensor:
         """Return everybody's values, (R, …); each rank gives the same shape."""
-        values = values.contiguous()
-        all_values = values.new_empty((self.count, *values.shape))
-        self._ask(lambda: dist.all_gather(list(all_values.unbind(0)), values, group=self.group))
-        return all_values
+        self._sent = (self._sent + 1) % NUMBERED
+        numbered = torch.cat([values.new_full((1,), self._sent), values.flatten()])
+        everybody = numbered.new_empty((self.count, len(numbered)))
+        self._ask(lambda: dist.all_gather(list(everybody.unbind(0)), numbered, group=self.group))
+        if everybody.is_cpu and not bool((everybody[:, 0] == self._sent).all()):  # elsewhere looking would cost a wait
+            self.broken = "the messages of the ranks do not belong together"
+            self._ask(lambda: None)
+        return everybody[:, 1:].reshape(self.count, *values.shape)
 
     def add(self, tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Return the sums over all ranks, all of them in one message; None where there is none (on every rank)."""
@@ -79,16 +89,28 @@ class Ranks:
         rows[self.own] = logits
         return torch.cat(rows)
 
-    def require_same(self, named: Iterable[tuple[str, Tensor]]) -> None:
-        """Raise unless all ranks hold the same tensors: the same names and, to rounding, the same sums."""
-        tensors = list(named)
-        sums = [float(t.detach().double().sum()) + i * t.numel() for i, (_, t) in enumerate(tensors)]
-        device = tensors[0][1].device if tensors else torch.device("cpu")
-        own = torch.tensor([float(len(sums)), sum(sums), sum(map(abs, sums))], dtype=torch.float64, device=device)
-        if not torch.allclose(self.gather(own), own.expand(self.count, -1), rtol=1e-9):
-            raise ModelError("The models of the ranks differ; load the same weights on all of them before adapt().")
+    def require_same(self, method: str, values: Mapping[str, Any]) -> None:
+        """Raise unless all ranks have the same method and settings and, bit for bit, the same tensors."""
+        tensors = {name: value.detach().cpu() for name, value in values.items() if isinstance(value, Tensor)}
+        weights = hashlib.sha256()
+        for name, value in tensors.items():
+            weights.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+            weights.update(value.contiguous().view(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b"")
+        device = next((value.device for value in values.values() if isinstance(value, Tensor)), torch.device("cpu"))
+        for digest, error in (
+            (hashlib.sha256(method.encode()), "The ranks adapt by different methods or settings; give all the same."),
+            (weights, "The models of the ranks differ; load the same weights on all of them before adapt()."),
+        ):
+            own = torch.tensor(list(digest.digest()), dtype=torch.float32, device=device)
+            if not bool((self.gather(own) == own).all()):
+                raise ModelError(error)
 
     def _ask(self, call: Callable[[], T]) -> T:
+        if self.broken is not None:
+            raise SyncError(
+                f"Rank {self.own} of {self.count} is out of step ({self.broken}). Make new adapters on all ranks, and "
+                "load the last state that was saved."
+            )
         try:
             return call()
         except (RuntimeError, ValueError) as error:
@@ -96,6 +118,15 @@ class Ranks:
                 f"Rank {self.own} of {self.count} waited for the others in vain; one of them has died or is doing "
                 f"something else. Nothing was learnt from this batch. torch.distributed said: {error}"
             ) from error
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Let nothing more be sent after a step that failed here: the others would take it for something else."""
+        try:
+            yield
+        except BaseException as error:
+            self.broken = self.broken or f"an earlier call raised {type(error).__name__}"
+            raise
 
 
 def merged_moments(counts: Tensor, means: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:

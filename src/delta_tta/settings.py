@@ -102,6 +102,7 @@ class Settings:
         _require("length", self.length, self.length >= 1, "at least 1")
         fine = self.update == "every" or not self.episodic  # otherwise the kept samples would be forgotten, too
         _require("sync", self.sync, not self.sync or self.update == "every", "False unless update='every'")
+        _require("sync", self.sync, not (self.sync and self.background), "False with background=True")
         _require("episodic", self.episodic, fine, "False with update='slow' or 'window'")
 
 

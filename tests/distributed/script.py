@@ -1,7 +1,8 @@
 """Run by torchrun: every rank adapts on its share of each batch and writes what it got.
 
 Arguments: output folder, and JSON, a list of runs: name, method, shares (of each step, the size of each rank's share),
-settings; and what goes wrong: `die` ([rank, step]), `other weights` (rank).
+settings; and what goes wrong: `die` and `nan` ([rank, step]), `other weights` (rank), `view` (a model that cannot run
+on nothing).
 """
 
 import datetime
@@ -20,17 +21,30 @@ import delta_tta
 from nets import batches, conv_net
 
 
+class View(torch.nn.Module):
+    def forward(self, x):
+        return x.view(x.size(0), -1)
+
+
 def one(run, rank):
     net = conv_net().double()
     if run.get("other weights") == rank:
         torch.nn.init.normal_(net[0].weight)
+    if run.get("view"):
+        net = torch.nn.Sequential(*list(net)[:-2], View(), net[-1])
     adapter = delta_tta.adapt(net, run["method"], sync=True, **run["settings"])
     answers = []
     stream = batches(len(run["shares"]), sum(run["shares"][0]), dtype=torch.float64)
     for step, (x, shares) in enumerate(zip(stream, run["shares"], strict=True)):
         if run.get("die") == [rank, step]:
             os._exit(9)
-        answers.append(adapter(x.split(shares)[rank]))
+        own = x.split(shares)[rank]
+        if run.get("nan") == [rank, step]:
+            try:
+                adapter(own * float("nan"))
+            except delta_tta.InputError:
+                continue  # and go on, as if nothing had happened
+        answers.append(adapter(own))
     return {"answers": answers, "state": adapter.state_dict(), "signals": vars(adapter.signals)}
 
 

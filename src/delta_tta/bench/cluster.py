@@ -7,14 +7,16 @@ they are read where the cell runs, so they must lie on a disk that all nodes see
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from .. import models
-from ..data.derived import Corrupted
+from ..data.derived import Corrupted, in_memory
 from ..data.sets import ArraySet, ImageSet
 from ..errors import SettingError
 from ..streams import DomainStream, Stream
@@ -38,6 +40,7 @@ class RayEngine:
     attempts = 5  # nodes come and go
 
     def __init__(self, cache: Path, address: str | None = None, cpus: float = 1, gpus: float = 0) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody unless asked for
         try:
             import ray
         except ImportError as error:
@@ -45,7 +48,9 @@ class RayEngine:
         self._ray = ray
         self._mine = not ray.is_initialized()
         if self._mine:
-            ray.init(address=address, log_to_driver=False, include_dashboard=False if address is None else None)
+            # "local", or Ray would look for a cluster in the environment and send data and weights there
+            board = False if address is None else None
+            ray.init(address=address or "local", log_to_driver=False, include_dashboard=board)
         self._lab = Lab(cache)
         self._sets: dict[WHERE, Any] = {}
         self._models: dict[tuple[str, str | None], Any] = {}
@@ -90,6 +95,9 @@ class RayEngine:
                 clean = self._shared((where[0], CLEAN, where[2]))
                 self._sets[where] = self._make.remote(clean, found.corruption, found.severity, found.seed)
             else:
+                if isinstance(found, ArraySet) and isinstance(found.images, np.memmap):
+                    # a mapped file would be copied for each cell
+                    found = _Described(in_memory(found), found.describe())
                 self._sets[where] = self._ray.put(found)
         return self._sets[where]
 
@@ -105,10 +113,20 @@ class RayEngine:
                 continue
             try:
                 yield self._ray.get(call)
-            except self._ray.exceptions.RayTaskError as error:
-                yield Event(task, error=str(error.cause))
-            except self._ray.exceptions.RayError:
-                yield Event(task, lost=True)
+            except self._ray.exceptions.RayError as error:
+                cause: BaseException = error
+                while isinstance(cause, self._ray.exceptions.RayTaskError):
+                    cause = cause.cause
+                if isinstance(cause, self._ray.exceptions.RayError):
+                    self._forget(task)
+                    yield Event(task, lost=True)
+                else:
+                    yield Event(task, error=str(cause))
+
+    def _forget(self, task: Cell) -> None:
+        """Let the images of a cell be made or put again: they may have gone with a node."""
+        for name in (*task.corruptions, CLEAN):
+            self._sets.pop((task.place, name, task.severity), None)
 
     def close(self) -> None:
         """Cancel what runs; leave a cluster that was there before alone."""
@@ -121,8 +139,6 @@ class RayEngine:
 
 def _make(clean: ImageSet, corruption: str, severity: int, seed: int) -> ImageSet:
     """Make the images of a corruption, on whichever node; they stay in its memory and go from there to others."""
-    from ..data import in_memory
-
     made = Corrupted(clean, corruption, severity, seed=seed)
     kept = in_memory(made)
     return _Described(kept, made.describe())

@@ -13,7 +13,7 @@ import typer
 
 from ..bench.evaluate import Result
 from ..bench.experiment import SCENARIOS, Cell, Experiment, Place, scenarios
-from ..bench.runner import default_cache
+from ..bench.runner import Tally, default_cache
 from ..bench.store import Store
 from ..data.cifar import CIFAR10_CLASSES
 from ..report.figures import accuracy_over_stream
@@ -78,7 +78,8 @@ def demo(
     """Show the paper's point on the embedded images: five methods over the four test scenarios, in about a minute."""
     with spoken_errors():
         experiment = Experiment(DEMO_METHODS, Place(), SCENARIOS, (corruption,), (severity,), (batch_size,), (seed,))
-        _compare(experiment.cells(), workers, picture, page, as_json)
+        _, tally = _compare(experiment.cells(), workers, picture, page, as_json)
+        finish(tally)
 
 
 def compare(
@@ -117,12 +118,15 @@ def compare(
         streams = tuple(scenarios(scenario)) if scenario else SCENARIOS
         names = tuple(corruption or [CORRUPTION])
         experiment = Experiment(tuple(methods), place, streams, names, (severity,), (batch_size,), (seed,))
-        results = _compare(experiment.cells(), workers, picture, page, as_json)
-        if markdown is not None:
+        results, tally = _compare(experiment.cells(), workers, picture, page, as_json)
+        if markdown is not None and results:
             markdown.write_text(as_markdown(mean_over_data(results)) + "\n", encoding="utf-8")
+        finish(tally)
 
 
-def _compare(cells: Sequence[Cell], workers: int | None, picture: str, page: str, as_json: bool) -> list[Result]:
+def _compare(
+    cells: Sequence[Cell], workers: int | None, picture: str, page: str, as_json: bool
+) -> tuple[list[Result], Tally]:
     with tempfile.TemporaryDirectory(prefix="delta-tta-") as folder, Store(Path(folder) / "compare.db") as store:
         cache = default_cache()
         plan, tally = execute(cells, store, cache, engine_maker("local", cache, workers))
@@ -131,8 +135,7 @@ def _compare(cells: Sequence[Cell], workers: int | None, picture: str, page: str
         done = [cell for cell in cells if keys.get(cell) in found]  # as they were asked for, not as they were finished
         results = [replace(found[keys[cell]], trace=store.trace(keys[cell])) for cell in done]
         _show(done, results, picture, page, as_json)
-        finish(tally)
-    return results
+    return results, tally
 
 
 def _show(cells: Sequence[Cell], results: Sequence[Result], picture: str, page: str, as_json: bool) -> None:

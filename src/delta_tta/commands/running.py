@@ -60,8 +60,8 @@ Cache = Annotated[
 Board = Annotated[Path | None, typer.Option("--tensorboard", help="Write each finished run for TensorBoard, here.")]
 EngineName = Annotated[str, typer.Option("--engine", help="local, or ray for a cluster.")]
 Address = Annotated[str | None, typer.Option(help="Of the Ray cluster, such as auto. Default: one on this machine.")]
-Cpus = Annotated[float, typer.Option("--cpus-per-cell", help="Ray: what a cell takes.")]
-Gpus = Annotated[float, typer.Option("--gpus-per-cell", help="Ray: what a cell takes; 0.25 shares a GPU.")]
+Cpus = Annotated[float, typer.Option("--cpus-per-cell", min=0.01, help="Ray: what a cell takes.")]
+Gpus = Annotated[float, typer.Option("--gpus-per-cell", min=0, help="Ray: what a cell takes; 0.25 shares a GPU.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 

@@ -40,6 +40,7 @@ class Phase:
     """
 
     ranks: Ranks | None = None
+    empty = False  # this rank has no sample, and runs a row that does not count
     now: Literal["frozen", "observing", "replaying"] = "frozen"
 
 
@@ -139,7 +140,7 @@ class BatchStatistics(AdaptiveNorm):
         """Normalise with the batch's statistics; there is nothing to remember."""
         s, prior, ranks = self.source, self.settings.prior, self._phase.ranks
         if ranks is not None:
-            return self._shared(x, Observation(x, self._eps, ranks))
+            return self._shared(x, Observation(x, self._eps, ranks, self._phase.empty))
         if prior == 0 or s.running_mean is None or s.running_var is None:
             return batch_norm(x, s)
         share = prior / (prior + x.shape[0])  # N / (N + n), Schneider et al. 2020
@@ -202,7 +203,8 @@ class MovingAverage(AdaptiveNorm):
 
     def observe(self, x: Tensor) -> Tensor:
         """Normalise with the averages as they were before this batch."""
-        seen, pending = Observation(x, self._eps, self._phase.ranks), self._pending
+        phase, pending = self._phase, self._pending
+        seen = Observation(x, self._eps, phase.ranks, phase.empty)
         current = self._current()
         if current is None:
             current = pending.start = pending.start or self._initial(x, seen)
@@ -216,7 +218,8 @@ class MovingAverage(AdaptiveNorm):
         """Normalise with the averages that `observe` used."""
         current = self._current() or self._pending.start
         assert current is not None
-        return self.normalise(x, *current, Observation(x, self._eps, self._phase.ranks))
+        phase = self._phase
+        return self.normalise(x, *current, Observation(x, self._eps, phase.ranks, phase.empty))
 
     def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
         """Return γ (x − mean) / std + β with the gradient of the method."""

@@ -43,10 +43,10 @@ class Observation:
     the backward pass needs anyway, are measured there. With `ranks` they are the statistics of all ranks' features.
     """
 
-    def __init__(self, x: Tensor, eps: float, ranks: Ranks | None = None) -> None:
+    def __init__(self, x: Tensor, eps: float, ranks: Ranks | None = None, empty: bool = False) -> None:
         self._x: Tensor | None = x.detach()
         self.eps = eps
-        self.ranks = ranks
+        self.ranks, self.empty = ranks, empty
         self._statistics: tuple[Tensor, Tensor] | None = None
         self.samples = self.values = 0  # of all ranks together, once measured
 
@@ -66,24 +66,17 @@ class Observation:
     def shared(self, x: Tensor, *sums: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return mean and variance over all ranks, and everybody's means and `sums` (each (C,)), (R, 1 + sums, C)."""
         assert self.ranks is not None
-        mean, squares = own_moments(x)
-        counts = (torch.full_like(mean, count) for count in (x.numel() // x.shape[1], x.shape[0]))
-        sent = torch.stack([*counts, mean, squares, *sums])
+        mean, var = batch_moments(x)
+        values = x.numel() // x.shape[1]
+        sent = torch.stack([torch.full_like(mean, n) for n in (values, x.shape[0])] + [mean, var * values, *sums])
+        if self.empty:
+            sent.zero_()
         everybody = self.ranks.gather(sent)
-        values = everybody[:, 0, :1]
-        self.samples, self.values = int(everybody[:, 1, 0].sum()), int(values.sum())
-        mean, var = merged_moments(values, everybody[:, 2], everybody[:, 3])
+        counts = everybody[:, 0, :1]
+        self.samples, self.values = int(everybody[:, 1, 0].sum()), int(counts.sum())
+        mean, var = merged_moments(counts, everybody[:, 2], everybody[:, 3])
         return mean, var, torch.cat([everybody[:, 2:3], everybody[:, 4:]], 1)
 
     def note(self, mean: Tensor, std: Tensor) -> None:
         """Take μ_b and σ_b as measured; the features may now be freed."""
         self._statistics, self._x = (mean, std), None
-
-
-def own_moments(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean and the sum of squared distances to it, each (C,); zeros for an empty batch."""
-    if not x.numel():
-        nothing = at_least_float32(x.new_zeros(x.shape[1]))
-        return nothing, nothing
-    mean, var = batch_moments(x)
-    return mean, var * (x.numel() // x.shape[1])

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .statistics import Observation, own_moments
+from .statistics import Observation, batch_moments
 
 
 class Renormalise(torch.autograd.Function):
@@ -89,12 +89,10 @@ def shared_backward(
     """
     mean, std = used
     wide, g_wide = v.to(mean.dtype), g.to(mean.dtype)
-    own_mean, _ = own_moments(wide)
-    sum_gv = sum_g = torch.zeros_like(own_mean)
-    if v.numel():  # Σ g·(v − own mean) and Σ g in one pass
-        _, sum_gv, sum_g = torch.ops.aten.native_batch_norm_backward(
-            g_wide, wide, None, None, None, own_mean, torch.ones_like(own_mean), True, 0.0, (False, True, True)
-        )
+    own_mean, _ = batch_moments(wide)
+    _, sum_gv, sum_g = torch.ops.aten.native_batch_norm_backward(
+        g_wide, wide, None, None, None, own_mean, torch.ones_like(own_mean), True, 0.0, (False, True, True)
+    )  # Σ g·(v − own mean) and Σ g in one pass
     mean_b, var_b, everybody = observation.shared(wide, sum_g, sum_gv)
     std_b = (var_b + observation.eps).sqrt()
     observation.note(mean_b, std_b)
@@ -104,8 +102,8 @@ def shared_backward(
     total_gx = ((sums_gv + (means - mean_b) * sums_g) / std_b).sum(0)  # Σ g·x̂
     own_gx = (sum_gv + (own_mean - mean_b) * sum_g) / std_b
     needs_v, needs_gamma, needs_beta, *_ = needs
-    grad_v = None
-    if needs_v:
+    grad_v = torch.zeros_like(v) if needs_v else None
+    if needs_v and not observation.empty:
         # γ r / σ_b · (g − Σ g / n − x̂ Σ g·x̂ / n), which is of the form scale · g + slope · v + shift
         shape = [1, -1, *[1] * (v.dim() - 2)]
         scale = (r if gamma is None else r * gamma) / std_b
