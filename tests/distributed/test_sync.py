@@ -148,9 +148,7 @@ def test_a_rank_that_dies_gives_the_others_an_error(tmp_path):
 def test_a_rank_that_raised_and_goes_on_is_not_mixed_up_with_the_others(tmp_path):
     run = {"name": "x", "method": "tent+delta", "shares": EVEN, "settings": {}, "nan": [1, 3]}
     by_hand(tmp_path, run)
-    assert (
-        (tmp_path / "x-1.txt").read_text().startswith("SyncError: Rank 1 of 2 is out of step (an earlier call")
-    )
+    assert (tmp_path / "x-1.txt").read_text().startswith("SyncError: Rank 1 of 2 is out of step (an earlier call")
     assert (tmp_path / "x-0.txt").read_text().startswith("SyncError: Rank 0 of 2 waited for the others in vain")
 
 
