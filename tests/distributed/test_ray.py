@@ -1,5 +1,7 @@
 """The Ray engine on a real cluster of several nodes on this machine; one of them is killed in the middle."""
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -105,3 +107,14 @@ def test_images_are_put_into_the_object_store_once(cluster, tmp_path):
         assert time.monotonic() - start < 60
     assert len(engine._sets) == 2, "the clean images, and those of the corruption"
     assert len(engine._models) == 1
+
+
+def test_without_ray_the_engine_says_what_to_install():
+    code = (
+        "import sys; sys.modules['ray'] = None; from pathlib import Path\n"
+        "from delta_tta.bench.cluster import RayEngine\n"
+        "try: RayEngine(Path('.'))\n"
+        "except ImportError as error: print(error)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "pip install 'delta-tta[scale]'" in said
