@@ -13,6 +13,7 @@ import torch
 
 import delta_tta
 from delta_tta import words
+from delta_tta.bench import from_toml
 from nets import CLASSES, batches, conv_net
 from vision import timm, torchvision
 
@@ -49,6 +50,23 @@ def test_the_page_on_data_runs(capsys):
     assert capsys.readouterr().out.split()[1] == "2000"
     assert names["result"].class_mean_accuracy > 0.4
     assert names["foggy"].shape == (8, 32, 32, 3)
+
+
+def test_the_page_on_the_laboratory_runs(capsys, tmp_path):
+    for example in examples("docs/laboratory.md"):
+        exec(example, {})
+    assert capsys.readouterr().out.startswith("8 source on fog 5, IS+CB, seed 2020, B=64")
+    (toml,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/laboratory.md").read_text(), re.S)
+    (tmp_path / "experiment.toml").write_text(toml)
+    experiment = from_toml(tmp_path / "experiment.toml")
+    assert len(experiment.cells()) == 3 * 2 * 4 * 2
+    assert experiment.cells()[0].samples == 1000
+
+
+def test_links_between_documents_lead_somewhere():
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+            assert "://" in target or (page.parent / target).exists(), f"{page.name}: {target}"
 
 
 def test_a_new_word_is_one_class_and_one_line():
