@@ -85,6 +85,14 @@ class SharedNorm(nn.Module):
         return self.head(self.again(self.second(x)))
 
 
+def forget_statistics(net: nn.Module) -> nn.Module:
+    """Let the batch norms be such as never kept running statistics."""
+    for m in net.modules():
+        if isinstance(m, nn.BatchNorm2d):
+            m.track_running_stats, m.running_mean, m.running_var, m.num_batches_tracked = False, None, None, None
+    return net
+
+
 def batches(count: int, size: int = 12, shape=(3, 8, 8), seed: int = 0, dtype=torch.float32) -> list[Tensor]:
     """A drifted stream: another mean and spread than the source statistics."""
     g = torch.Generator().manual_seed(seed)

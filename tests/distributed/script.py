@@ -18,7 +18,7 @@ import torch.distributed as dist
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import delta_tta
-from nets import batches, conv_net
+from nets import batches, conv_net, forget_statistics
 
 
 class View(torch.nn.Module):
@@ -30,10 +30,15 @@ def one(run, rank):
     net = conv_net().double()
     if run.get("other weights") == rank:
         torch.nn.init.normal_(net[0].weight)
+    if run.get("no statistics"):
+        forget_statistics(net)
     if run.get("view"):
         net = torch.nn.Sequential(*list(net)[:-2], View(), net[-1])
     adapter = delta_tta.adapt(net, run["method"], sync=True, **run["settings"])
     answers = []
+    if run.get("no statistics"):
+        first = batches(1, sum(run["shares"][0]), dtype=torch.float64)[0]
+        answers.append(adapter.predict(first.split(run["shares"][0])[rank]))
     stream = batches(len(run["shares"]), sum(run["shares"][0]), dtype=torch.float64)
     for step, (x, shares) in enumerate(zip(stream, run["shares"], strict=True)):
         if run.get("die") == [rank, step]:

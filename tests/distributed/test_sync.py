@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import delta_tta
-from nets import batches, conv_net
+from nets import batches, conv_net, forget_statistics
 
 pytestmark = pytest.mark.xdist_group("sync")  # one launch serves them all
 
@@ -91,6 +91,7 @@ def three_ranks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("three")
     runs = [{"name": m, "method": m, "shares": UNEVEN, "settings": {**SETTINGS, **more}} for m, more in SPECIAL.items()]
     runs.append({"name": "view", "method": "tent+delta", "shares": UNEVEN, "settings": SETTINGS, "view": True})
+    runs.append({"name": "no", "method": "tent+tbr", "shares": UNEVEN, "settings": SETTINGS, "no statistics": True})
     done = torchrun(folder, 3, runs)
     assert done.returncode == 0, done.stderr
     return folder
@@ -119,6 +120,13 @@ def test_a_model_that_cannot_run_on_nothing_may_have_an_empty_share(three_ranks)
     ranks = [torch.load(three_ranks / f"view-{rank}.pt", weights_only=True) for rank in range(3)]
     for step, whole in enumerate(answers):
         assert torch.allclose(torch.cat([rank["answers"][step] for rank in ranks]), whole, atol=1e-6, rtol=0)
+
+
+def test_without_running_statistics_a_first_prediction_is_the_whole_batchs(three_ranks):
+    adapter = delta_tta.adapt(forget_statistics(conv_net().double()), "tent+tbr", **SETTINGS)
+    whole = adapter.predict(batches(1, 12, dtype=torch.float64)[0])
+    ranks = [torch.load(three_ranks / f"no-{rank}.pt", weights_only=True)["answers"][0] for rank in range(3)]
+    assert torch.allclose(torch.cat(ranks), whole, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("method", SPECIAL)

@@ -154,6 +154,7 @@ class BatchStatistics(AdaptiveNorm):
         mean, std = seen.statistics
         s, prior = self.source, self.settings.prior
         if prior > 0 and s.running_mean is not None and s.running_var is not None:
+            assert seen.samples is not None
             share = prior / (prior + seen.samples)
             mean = torch.lerp(mean, s.running_mean.to(mean.dtype), share)
             std = (torch.lerp(std**2 - s.eps, s.running_var.to(mean.dtype), share) + s.eps).sqrt()
@@ -197,6 +198,8 @@ class MovingAverage(AdaptiveNorm):
     def frozen(self, x: Tensor) -> Tensor:
         """Normalise with the moving averages; before any batch was learnt from, as the source model does."""
         current = self._current() or self._inherited()
+        if current is None and self._phase.ranks is not None:
+            current = Observation(x, self._eps, self._phase.ranks, self._phase.empty).statistics
         if current is None:
             return batch_norm(x, self.source)
         return eval_norm(x, *self._affine, *current)
@@ -281,7 +284,9 @@ class MovingAverage(AdaptiveNorm):
             samples, values = x.shape[0], x.numel() // x.shape[1]
         else:
             _ = seen.statistics  # counts those of all ranks
-            samples, values = seen.samples, seen.values
+            assert seen.samples is not None
+            assert seen.values is not None
+            samples, values = int(seen.samples), int(seen.values)
         small = samples < TRUSTED_SAMPLES or values < TRUSTED_VALUES
         inherited = self._inherited() if self.settings.init == "auto" and small else None
         return inherited or seen.statistics

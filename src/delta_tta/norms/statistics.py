@@ -48,7 +48,8 @@ class Observation:
         self.eps = eps
         self.ranks, self.empty = ranks, empty
         self._statistics: tuple[Tensor, Tensor] | None = None
-        self.samples = self.values = 0  # of all ranks together, once measured
+        self.samples: Tensor | None = None  # of all ranks together, once measured, as are the values per channel
+        self.values: Tensor | None = None
 
     @property
     def statistics(self) -> tuple[Tensor, Tensor]:
@@ -73,7 +74,7 @@ class Observation:
             sent.zero_()
         everybody = self.ranks.gather(sent)
         counts = everybody[:, 0, :1]
-        self.samples, self.values = int(everybody[:, 1, 0].sum()), int(counts.sum())
+        self.values, self.samples = everybody[:, :2, 0].sum(0).unbind(0)  # tensors: a GPU need not be waited for
         mean, var = merged_moments(counts, everybody[:, 2], everybody[:, 3])
         return mean, var, torch.cat([everybody[:, 2:3], everybody[:, 4:]], 1)
 

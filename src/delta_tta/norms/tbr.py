@@ -94,6 +94,7 @@ def shared_backward(
         g_wide, wide, None, None, None, own_mean, torch.ones_like(own_mean), True, 0.0, (False, True, True)
     )  # Σ g·(v − own mean) and Σ g in one pass
     mean_b, var_b, everybody = observation.shared(wide, sum_g, sum_gv)
+    assert observation.values is not None
     std_b = (var_b + observation.eps).sqrt()
     observation.note(mean_b, std_b)
     r, d = std_b / std, (mean_b - mean) / std
