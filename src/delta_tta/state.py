@@ -20,7 +20,7 @@ from .settings import Settings
 
 OPTIMIZER_STATE = {"adam": {"step", "exp_avg", "exp_avg_sq"}, "sgd": {"momentum_buffer"}}
 FORMAT = "delta-tta state 1"
-HARMLESS = {"background"}
+HARMLESS = {"background", "sync"}
 """Settings that do not change any result, so a state may travel between their values."""
 
 
@@ -62,7 +62,6 @@ def _check_origin(state: Mapping[str, Any], recipe: Recipe, settings: Settings) 
             f"make one with adapt(model, {state['method']!r})."
         )
     mine, theirs = asdict(settings), {**asdict(Settings()), **state["settings"]}
-    theirs["sync"] = mine["sync"]  # all ranks hold the same state, the one a single process would
     differ = [key for key in theirs if key not in HARMLESS and theirs[key] != mine.get(key)]
     if differ:
         listed = ", ".join(f"{key}={theirs[key]!r} (here {mine.get(key)!r})" for key in differ)
