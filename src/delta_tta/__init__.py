@@ -19,6 +19,7 @@ from .errors import (
     StreamError,
     SyncError,
 )
+from .guard import Guard
 from .norms import register_norm
 from .recipe import methods
 from .settings import PRESETS, Settings
@@ -31,6 +32,7 @@ __all__ = [
     "Adapter",
     "DataError",
     "DeltaError",
+    "Guard",
     "InputError",
     "MethodError",
     "ModelError",

@@ -18,8 +18,9 @@ from .learner import Learner
 from .recipe import Recipe
 from .schedules import SCHEDULES, Worker
 from .settings import Settings
-from .signals import Signals
+from .signals import Outcome, Signals
 from .subject import Subject
+from .watch import watch_over
 from .words import WORDS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -62,6 +63,7 @@ class Adapter(nn.Module):
                 subject.unload(keep=False)
                 raise
         self._schedule = SCHEDULES[settings.update](self._learner, settings.length)
+        self._watch = self._learner.watch = watch_over(settings, self._learner, self._schedule)
         self._worker = Worker()
         self._signals = Signals()
         self._unloaded = False
@@ -74,18 +76,21 @@ class Adapter(nn.Module):
         """Return the logits (B, K) of a batch, and learn from it."""
         with self._together():
             self._worker.wait()
-            x = self._checked(images)
+            x, wrong = self._checked(images)
             if self.settings.episodic:
                 self._restore_source()
             background = self.settings.background
-            logits, update = self._schedule.answer(x.clone() if background else x, later=background)
+            if wrong is None:
+                logits, update = self._schedule.answer(x.clone() if background else x, later=background)
+            else:
+                logits, update = self._learner.refuse(x, wrong)
             step, samples = self._signals.step + 1, self._signals.samples + len(x)
 
             def learn() -> None:
-                self._signals = Signals(**vars(update()), step=step, samples=samples)
+                self._signals = self._counted(update(), step, samples)
 
             if background:
-                self._signals = Signals(step=step, samples=samples)
+                self._signals = self._counted(Outcome(), step, samples)
                 self._worker.submit(learn, x.device)
             else:
                 learn()
@@ -95,7 +100,7 @@ class Adapter(nn.Module):
         """Return the logits of a batch with what was learnt so far, and learn nothing."""
         with self._together():
             self._worker.wait()
-            return self._learner.predict(self._checked(images))
+            return self._learner.predict(self._checked(images)[0])
 
     @property
     def signals(self) -> Signals:
@@ -118,6 +123,8 @@ class Adapter(nn.Module):
                 self._worker.wait()
             finally:
                 self._restore_source()
+                if self._watch is not None:
+                    self._watch.reset()
                 self._signals = Signals()
 
     def unload(self, keep: bool = False) -> nn.Module:
@@ -165,6 +172,7 @@ class Adapter(nn.Module):
                 "settings": asdict(self.settings),
                 "step": self._signals.step,
                 "samples": self._signals.samples,
+                "guard": {} if self._watch is None else self._watch.memory(),
                 **states.capture(self._learner, self._schedule),
             }
         if as_part.get("destination") is None:
@@ -180,9 +188,10 @@ class Adapter(nn.Module):
             states.check(state_dict, self.recipe, self.settings, self._learner)
             self._restore_source()
             states.restore(state_dict, self._learner, self._schedule)
-            self._signals = Signals(
-                step=state_dict["step"], samples=state_dict["samples"], frequencies=self._learner.frequencies()
-            )
+            if self._watch is not None:
+                self._watch.remember(state_dict["guard"])
+            found = Outcome(frequencies=self._learner.frequencies())
+            self._signals = self._counted(found, state_dict["step"], state_dict["samples"])
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         """Load as part of a larger module."""
@@ -219,6 +228,11 @@ class Adapter(nn.Module):
         with self._turn(), contextlib.nullcontext() if ranks is None else ranks.step():
             yield
 
+    def _counted(self, outcome: Outcome, step: int, samples: int) -> Signals:
+        watch = self._watch
+        refused, rollbacks = (0, 0) if watch is None else (watch.refused, watch.rollbacks)
+        return Signals(**vars(outcome), step=step, samples=samples, refused=refused, rollbacks=rollbacks)
+
     def _restore_source(self) -> None:
         self._learner.reset()
         self._schedule.reset()
@@ -236,7 +250,8 @@ class Adapter(nn.Module):
         self._worker.wait()
         return self.__dict__.copy()
 
-    def _checked(self, images: Tensor) -> Tensor:
+    def _checked(self, images: Tensor) -> tuple[Tensor, str | None]:
+        """Return the batch, and what is wrong with its values where the guard lets it pass, with 0 in their place."""
         if not isinstance(images, Tensor):
             raise InputError(f"Expected a batch of images as a tensor, but got {type(images).__name__}.")
         if images.dim() < 2 or (images.numel() == 0 and not (self.settings.sync and len(images) == 0)):
@@ -247,8 +262,10 @@ class Adapter(nn.Module):
         # the sum of finite numbers is finite unless it overflows: one quick pass, and a sure one only in doubt
         if x.is_floating_point() and not x.sum().isfinite() and not x.isfinite().all():
             bad = (~x.isfinite()).flatten(1).any(1).nonzero().flatten().tolist()
-            raise InputError(f"Expected finite values, but samples {bad} of the batch hold NaN or infinity.")
-        return x.clone() if x.is_inference() else x
+            if self._watch is None or self.settings.sync:  # one rank alone cannot leave out a batch
+                raise InputError(f"Expected finite values, but samples {bad} of the batch hold NaN or infinity.")
+            return x.nan_to_num(0.0, 0.0, 0.0), f"not finite: input, samples {bad}"
+        return x.clone() if x.is_inference() else x, None
 
 
 def _expect_no_more(adapter: Adapter, keys: Any) -> None:

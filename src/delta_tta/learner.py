@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -21,6 +21,9 @@ from .settings import Settings
 from .signals import Outcome
 from .subject import Subject
 from .words import WORDS, State
+
+if TYPE_CHECKING:
+    from .watch import Watch
 
 Update = Callable[[], Outcome]
 """Learns from a batch that was answered; until it is called, nothing has changed."""
@@ -38,6 +41,8 @@ class Learner:
         self.answering: Answer | None = (
             None if recipe.answer is None else WORDS[recipe.answer].build(subject.model, settings)
         )
+        self.watch: Watch | None = None
+        self.normalises_alone = recipe.statistics == "bn" and settings.prior == 0 and bool(subject.norms)
         self._start()
 
     def _start(self) -> None:
@@ -58,8 +63,19 @@ class Learner:
 
     def predict(self, x: Tensor) -> Tensor:
         """Answer with what is known; nothing changes."""
+        alone = self.watch is not None and self.watch.distrusts(x)
         with torch.no_grad():
-            return self._answer(x, self._logits(x).detach())
+            return self._answer(x, self.logits_of_source(x) if alone else self._logits(x).detach())
+
+    def logits_of_source(self, x: Tensor) -> Tensor:
+        """Run the model as it was given."""
+        with torch.no_grad(), self.subject.wearing(self.subject.source), self._phase("source"):
+            return self._logits(x)
+
+    def logits_of_twin(self, x: Tensor) -> Tensor:
+        """Run the model with the statistics of now and the parameters of the source."""
+        with torch.no_grad(), self.subject.wearing(self.subject.source):
+            return self._logits(x)
 
     def bake(self) -> None:
         """Write into the model what a plain model should answer with."""
@@ -79,13 +95,32 @@ class Learner:
         if later and self.objective is None and all(norm.settled for norm in self.subject.norms.values()):
             return self.predict(x), lambda: self.observe(x)[1]()
         self.subject.discard()
+        watch = self.watch
+        if watch is not None and watch.distrusts(x):
+            return self.predict(x), lambda: self._not_learnt("a single sample has no statistics of its own")
         with self._phase("observing"), torch.set_grad_enabled(self.objective is not None):
             logits = self._logits(x) if self.objective is None else self._learnable(x)
+        if watch is not None and watch.collapsed(x, logits):
+            done = watch.roll_back()
+            return self.predict(x), lambda: self._not_learnt(done)
         with torch.no_grad():
             answer = self._answer(x, logits.detach())
         return answer.clone() if later else answer, lambda: self._learn(logits)
 
+    def refuse(self, x: Tensor, why: str) -> tuple[Tensor, Update]:
+        """Answer a batch that has something wrong with it, and learn nothing from it."""
+        assert self.watch is not None
+        self.watch.refuse(why)
+        return self.predict(x), lambda: self._not_learnt(why)
+
+    def _not_learnt(self, why: str) -> Outcome:
+        return Outcome(skipped=why, frequencies=self.frequencies())
+
     def _answer(self, x: Tensor, logits: Tensor) -> Tensor:
+        if self.watch is not None and len(logits):
+            answered = logits.amax(1, keepdim=True).isfinite()  # a class may be masked by −∞
+            if not bool(answered.all()):
+                logits = torch.where(answered, logits, self.logits_of_source(x))
         if self.answering is None:
             return logits
         return self.answering(x, logits, lambda images: self._logits(images).detach())
@@ -125,6 +160,10 @@ class Learner:
             "statistics": measured,
         }
         wrong = self._not_finite(learnt)
+        if self.watch is not None:
+            wrong = wrong or self.watch.garbage()
+            if wrong is not None:
+                self.watch.refuse(wrong)
         if wrong is not None:
             skipped = wrong
         else:
@@ -227,7 +266,7 @@ class Learner:
             self.classes = prediction.classes
 
     @contextmanager
-    def _phase(self, phase: Literal["observing", "replaying"]) -> Iterator[None]:
+    def _phase(self, phase: Literal["observing", "replaying", "source"]) -> Iterator[None]:
         self.subject.phase.now = phase
         try:
             yield

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from .errors import SettingError, nearest
+from .guard import Guard
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Settings:
         background: learn in a worker thread after the answer, so that the caller need not wait for it.
         episodic: forget everything before each batch.
         sync: adapt together with the other processes of torch.distributed, as one model on one large batch.
+        guard: "on": never learn from what is not finite, and undo a collapse; "off": neither; or a `Guard` of your own.
     """
 
     optimizer: Literal["sgd", "adam"] = "sgd"
@@ -81,6 +83,7 @@ class Settings:
     background: bool = False
     episodic: bool = False
     sync: bool = False
+    guard: Guard | Literal["on", "off"] = "on"
 
     def __post_init__(self) -> None:
         hints = _hints()
@@ -168,6 +171,10 @@ def _hints() -> dict[str, Any]:
 
 def _typed(name: str, value: object, hint: Any) -> object:
     """Return the value in its declared type, or raise."""
+    if Guard in get_args(hint):
+        if isinstance(value, Guard) or value in ("on", "off"):
+            return value
+        raise SettingError(f"Expected setting `{name}` to be 'on', 'off' or a Guard(…), but got {value!r}.")
     if get_origin(hint) is Literal:
         choices = get_args(hint)
         if value in choices and isinstance(value, str):

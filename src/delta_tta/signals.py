@@ -33,7 +33,12 @@ class Signals(Outcome):
     Attributes:
         step: batches answered since the last reset.
         samples: samples answered since the last reset.
+        refused: batches since then that were answered, but not learnt from, because the guard found something wrong:
+            values that are not finite, or out of all proportion.
+        rollbacks: collapses that the guard has undone since then.
     """
 
     step: int = 0
     samples: int = 0
+    refused: int = 0
+    rollbacks: int = 0

@@ -20,8 +20,8 @@ from .settings import Settings
 
 OPTIMIZER_STATE = {"adam": {"step", "exp_avg", "exp_avg_sq"}, "sgd": {"momentum_buffer"}}
 FORMAT = "delta-tta state 1"
-HARMLESS = {"background", "sync"}
-"""Settings that do not change any result, so a state may travel between their values."""
+HARMLESS = {"background", "sync", "guard"}
+"""Settings that do not change what a state means, so it may travel between their values."""
 
 
 def capture(learner: Learner, schedule: Every) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from weakref import WeakSet
 
 import torch
@@ -68,6 +69,21 @@ class Subject:
     def source(self) -> dict[str, Tensor]:
         """The trained parameters as they were at first, by name."""
         return self._source
+
+    @contextmanager
+    def wearing(self, values: Mapping[str, Tensor]) -> Iterator[None]:
+        """Let the model run with other values of the trained parameters; nothing is copied."""
+        own = {name: p.data for name, p in self.parameters.items()}
+        remembers = torch.is_autocast_cache_enabled()
+        torch.set_autocast_cache_enabled(False)  # it would answer with casts of other parameters
+        try:
+            for name, p in self.parameters.items():
+                p.data = values[name].to(p)
+            yield
+        finally:
+            torch.set_autocast_cache_enabled(remembers)
+            for name, p in self.parameters.items():
+                p.data = own[name]
 
     def discard(self) -> None:
         """Forget what the layers observed and not committed."""

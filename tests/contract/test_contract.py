@@ -106,7 +106,7 @@ def test_finite_whatever_comes(method, schedule, device, kind):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_non_finite_input_is_refused_and_changes_nothing(method, schedule, device, value):
-    adapter, good = make(method, schedule, device=device), stream(3, device=device)
+    adapter, good = make(method, {**schedule, "guard": "off"}, device=device), stream(3, device=device)
     adapter(good[0])
     before = saved_and_loaded(adapter.state_dict())
     bad = good[1].clone()
@@ -115,6 +115,20 @@ def test_non_finite_input_is_refused_and_changes_nothing(method, schedule, devic
         with pytest.raises(InputError, match=r"samples \[2\]"):
             call(bad)
     assert_same_state(adapter.state_dict(), before)
+    assert adapter(good[2]).isfinite().all()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_the_guard_answers_non_finite_input_and_learns_nothing(method, schedule, device, value):
+    adapter, good = make(method, schedule, device=device), stream(3, device=device)
+    adapter(good[0])
+    before = saved_and_loaded(adapter.state_dict())
+    bad = good[1].clone()
+    bad[2, 1, 3, 3] = value
+    assert adapter(bad).isfinite().all()
+    assert adapter.signals.refused == 1
+    after = {**adapter.state_dict(), "step": before["step"], "samples": before["samples"], "guard": before["guard"]}
+    assert_same_state(after, before)
     assert adapter(good[2]).isfinite().all()
 
 

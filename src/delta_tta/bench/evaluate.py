@@ -115,6 +115,7 @@ def evaluate(
             true.append(labels.int().numpy())
             if on_batch is not None:
                 on_batch(len(labels), metrics)
+        signals = adapter.signals
     finally:
         statistics = watched.stop() if watched is not None else {}
         adapter.unload()
@@ -124,6 +125,7 @@ def evaluate(
         **data.describe(),
         "batch size": batch_size,
         "settings": dataclasses.asdict(adapter.settings),
+        "guard": {"refused": signals.refused, "rollbacks": signals.rollbacks},
         "versions": {
             "delta-tta": delta_tta.__version__,
             "torch": torch.__version__,

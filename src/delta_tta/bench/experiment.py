@@ -30,6 +30,9 @@ SCENARIOS: tuple[StreamSpec, ...] = (
 )
 """The paper's four test scenarios."""
 
+UNGUARDED: Mapping[str, Any] = {"guard": "off"}
+"""An experiment shows what a method does by itself, unless its settings say otherwise."""
+
 Kind = Literal["demo", "cifar", "cifar-c", "imagenet-c", "imagenet-r", "folder", "video"]
 Order = Literal["each", "continual", "mixed"]
 USUAL: Mapping[Kind, str | None] = {
@@ -90,6 +93,7 @@ class Cell:
         settings: over the preset's, in the order of their names.
         statistics: whether the statistics of a layer are kept in the trace.
         samples: only so many of the stream, from its beginning; None for all.
+        passes: how many times the stream is met, without a reset.
     """
 
     place: Place
@@ -102,8 +106,11 @@ class Cell:
     settings: tuple[tuple[str, Any], ...] = ()
     statistics: bool = False
     samples: int | None = None
+    passes: int = 1
 
     def __post_init__(self) -> None:
+        if not isinstance(self.passes, int) or self.passes < 1:
+            raise SettingError(f"Expected `passes` to be an integer of at least 1, but got {self.passes!r}.")
         if self.samples is not None and (not isinstance(self.samples, int) or self.samples < 1):
             raise SettingError(f"Expected `samples` to be an integer of at least 1, but got {self.samples!r}.")
         given = {name: tuple(v) if isinstance(v, list) else v for name, v in dict(self.settings).items()}
@@ -127,6 +134,7 @@ class Cell:
         what = f"{self.corruptions[0]} {self.severity}" if self.order == "each" else self.order
         extra = "".join(f", {name}={value}" for name, value in self.settings)
         extra += f", first {self.samples} samples" if self.samples else ""
+        extra += f", {self.passes} passes" if self.passes > 1 else ""
         return f"{self.method} on {what}, {self.stream}, B={self.batch_size}{extra}"
 
     @property
@@ -162,7 +170,8 @@ def _understood(
 ) -> tuple[str, Settings]:
     """Return the method in its shortest form and all its settings; remembered, as plans ask thousands of times."""
     words = recipe.parse(method)
-    return str(words), make_settings(preset, dict(settings), words.whole or words.objective)
+    own = {**UNGUARDED, **dict(settings)}
+    return str(words), make_settings(preset, own, words.whole or words.objective)
 
 
 @dataclass(frozen=True)
@@ -183,6 +192,7 @@ class Experiment:
     settings: Mapping[str, Any] = field(default_factory=dict)
     statistics: bool = False
     samples: int | None = None
+    passes: int = 1
 
     def cells(self) -> list[Cell]:
         """Return the cells, those on the same images next to each other; wrong values are refused here."""
@@ -213,6 +223,7 @@ class Experiment:
                 tuple(self.settings.items()),
                 self.statistics,
                 self.samples,
+                self.passes,
             )
             for corruption, severity, seed, scenario, batch_size, method in axes
         ]
@@ -238,7 +249,14 @@ def from_mapping(values: Mapping[str, Any], root: Path | None = None) -> Experim
     if "scenarios" in given:
         given["scenarios"] = scenarios(given["scenarios"])
     place = {name: values[name] for name in places if name in values}
-    kinds = {**dict.fromkeys(place, str), "images": int, "samples": int, "statistics": bool, "settings": dict}
+    kinds = {
+        **dict.fromkeys(place, str),
+        "images": int,
+        "samples": int,
+        "passes": int,
+        "statistics": bool,
+        "settings": dict,
+    }
     for name, kind in kinds.items():
         value = values.get(name)
         if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from .. import data, models, recipe
@@ -18,7 +19,7 @@ from ..metrics import Metrics
 from ..settings import Settings
 from ..streams import DomainStream, Stream, continual, mixed, stream
 from .evaluate import Result, evaluate
-from .experiment import CLEAN, Cell, Place
+from .experiment import CLEAN, UNGUARDED, Cell, Place
 
 PROTOCOL = 1
 """Raised when the same cell no longer means the same result, as when a default changes: then it is run again."""
@@ -78,7 +79,7 @@ class Lab:
 
     def stream(self, cell: Cell) -> Stream | DomainStream:
         """Return the order of arrival."""
-        where = (cell.place, cell.corruptions, cell.order, cell.stream, cell.samples)
+        where = (cell.place, cell.corruptions, cell.order, cell.stream, cell.samples, cell.passes)
         if where not in self._streams:
             self._streams[where] = self._stream(cell)
         return self._streams[where]
@@ -89,6 +90,8 @@ class Lab:
         within = stream(labels, spec.scenario, rho=spec.rho, pi=spec.pi, seed=spec.seed, pieces=spec.pieces)
         if cell.samples is not None:
             within = Stream(within.spec, within.indices[: cell.samples], within.size)
+        if cell.passes > 1:
+            within = Stream(within.spec, np.tile(within.indices, cell.passes), within.size)
         if cell.order == "each":
             return within
         if cell.order == "continual":
@@ -151,14 +154,14 @@ def run_cell(
         on_batch,
         source,
         cell.statistics,
-        **dict(cell.settings),
+        **{**UNGUARDED, **dict(cell.settings)},
     )
     return dataclasses.replace(result, about={**result.about, "identity": dict(identity)})
 
 
 def _unusual(settings: Settings) -> dict[str, Any]:
     """Return the settings that are not the defaults: so a setting that is added later changes no key."""
-    usual = Settings()
+    usual = Settings(**UNGUARDED)
     values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(Settings)}
     return {name: value for name, value in values.items() if value != getattr(usual, name) and name != "background"}
 

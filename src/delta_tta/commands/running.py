@@ -78,6 +78,7 @@ def run(
     reset: Annotated[str | None, typer.Option(help="'each shift' or 'never'.")] = None,
     images: Annotated[int | None, typer.Option(min=1, help="Only so many images.")] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Of each stream only so many, from its start.")] = None,
+    passes: Annotated[int | None, typer.Option(min=1, help="Meet each stream so many times, without a reset.")] = None,
     data: Annotated[str | None, typer.Option(help="demo, cifar[-c], imagenet-c, imagenet-r, folder, video.")] = None,
     path: Annotated[Path | None, typer.Option(help="Where the images are.")] = None,
     model: Annotated[str | None, typer.Option(help="See delta_tta.models.load.")] = None,
@@ -103,7 +104,8 @@ def run(
     """
     given: dict[str, Any] = {
         "methods": method, "scenarios": scenario, "corruptions": corruption, "severities": severity,
-        "batch_sizes": batch_size, "seeds": seed, "reset": reset, "images": images, "samples": samples, "data": data,
+        "batch_sizes": batch_size, "seeds": seed, "reset": reset, "images": images, "samples": samples,
+        "passes": passes, "data": data,
         "path": str(path) if path else None, "model": model, "weights": str(weights) if weights else None,
         "preset": preset, "settings": dict(map(_setting, setting)) if setting else None,
     }  # fmt: skip

@@ -6,8 +6,7 @@ are made only where the source is unsure of the batch. Resetting never between s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import torch
 from torch import Generator, Tensor
@@ -45,15 +44,15 @@ class Cotta(WholeLearner):
         return target.clone() if later else target, lambda: self._teach(x, target)
 
     def _target(self, x: Tensor) -> Tensor:
-        with self._wearing(self.subject.source):
+        with self.subject.wearing(self.subject.source):
             anchor = Prediction(self._logits(x))
         confidence = float(anchor.p.amax(1).mean())
         teacher = self._teacher()
         if confidence >= self._gate(anchor.classes):
-            with self._wearing(teacher):
+            with self.subject.wearing(teacher):
                 return self._logits(x)
         generator, clean = self._generator(0), self._pixels.of(x)
-        with self._wearing(teacher):
+        with self.subject.wearing(teacher):
             # View by view, not all at once: batch statistics are those of one view of the batch.
             total = self._logits(self._pixels.back(views(clean, generator), x))
             for _ in range(1, self.settings.views):
@@ -111,16 +110,3 @@ class Cotta(WholeLearner):
         with torch.no_grad():
             for name, p in self.subject.parameters.items():
                 p.copy_(teacher[name])
-
-    @contextmanager
-    def _wearing(self, values: Mapping[str, Tensor]) -> Iterator[None]:
-        """Let the model run with other parameters; nothing is copied."""
-        parameters = self.subject.parameters
-        own = {name: p.data for name, p in parameters.items()}
-        try:
-            for name, p in parameters.items():
-                p.data = values[name].to(p)
-            yield
-        finally:
-            for name, p in parameters.items():
-                p.data = own[name]

@@ -34,14 +34,15 @@ class Phase:
     """Shared by all layers of one adapter.
 
     frozen: answer with what is known. observing: also remember what is seen. replaying: a backward pass is on, and a
-    model with gradient checkpoints runs parts of its forward pass again; do as before, but remember nothing.
+    model with gradient checkpoints runs parts of its forward pass again; do as before, but remember nothing. source: do
+    as the original layer would.
 
     `ranks` are the processes whose batches count as one; None for this one alone.
     """
 
     ranks: Ranks | None = None
     empty = False  # this rank has no sample, and runs a row that does not count
-    now: Literal["frozen", "observing", "replaying"] = "frozen"
+    now: Literal["frozen", "observing", "replaying", "source"] = "frozen"
 
 
 @word("source", "statistics", "the model as it is, nothing adapts", alone=True)
@@ -70,8 +71,10 @@ class AdaptiveNorm(nn.Module):
             y = self.observe(x)
         elif phase == "frozen":
             y = self.frozen(x)
-        else:
+        elif phase == "replaying":
             y = self.replay(x)
+        else:
+            y = self.as_source(x)
         return y if self._tail is None else self._tail(self.source, y)
 
     def _check(self, x: Tensor) -> None:
@@ -83,6 +86,18 @@ class AdaptiveNorm(nn.Module):
                 "Give the model a whole batch: the first dimension counts the samples."
             ) from error
         self._rank = x.dim()
+
+    def as_source(self, x: Tensor) -> Tensor:
+        """Normalise as the original layer does in eval mode."""
+        statistics = self.inherited()
+        return batch_norm(x, self.source) if statistics is None else eval_norm(x, *self._affine, *statistics)
+
+    def inherited(self) -> tuple[Tensor, Tensor] | None:
+        """Return mean and standard deviation of the source, if the layer has them."""
+        s = self.source
+        if s.running_mean is None or s.running_var is None:
+            return None
+        return at_least_float32(s.running_mean.clone()), (at_least_float32(s.running_var) + s.eps).sqrt_()
 
     def frozen(self, x: Tensor) -> Tensor:
         """Normalise without observing."""
@@ -192,12 +207,12 @@ class MovingAverage(AdaptiveNorm):
     def reset(self) -> None:
         """Start from the source ("inherit") or from nothing (the first batch decides)."""
         self.discard()
-        inherited = self._inherited() if self.settings.init == "inherit" else None
+        inherited = self.inherited() if self.settings.init == "inherit" else None
         self.mean, self.std = inherited if inherited is not None else (None, None)
 
     def frozen(self, x: Tensor) -> Tensor:
         """Normalise with the moving averages; before any batch was learnt from, as the source model does."""
-        current = self._current() or self._inherited()
+        current = self._current() or self.inherited()
         if current is None and self._phase.ranks is not None:
             current = Observation(x, self._eps, self._phase.ranks, self._phase.empty).statistics
         if current is None:
@@ -233,6 +248,11 @@ class MovingAverage(AdaptiveNorm):
         """Whether the averages have started."""
         return self._current() is not None
 
+    @property
+    def seen(self) -> tuple[Tensor, Tensor] | None:
+        """μ_b and σ_b of what was observed first."""
+        return self._pending.seen[0].statistics if self._pending.seen else None
+
     def measured(self) -> Iterable[Tensor]:
         """μ_b and σ_b of what was observed."""
         return (t for seen in self._pending.seen for t in seen.statistics)
@@ -254,7 +274,7 @@ class MovingAverage(AdaptiveNorm):
 
     def baked(self) -> tuple[Tensor, Tensor] | None:
         """The variance that, with the layer's eps, gives σ_e."""
-        current = self._current() or self._inherited()
+        current = self._current() or self.inherited()
         if current is None:
             return None
         mean, std = current
@@ -272,12 +292,6 @@ class MovingAverage(AdaptiveNorm):
         mean, std = self._buffers["mean"], self._buffers["std"]
         return None if mean is None or std is None else (mean, std)
 
-    def _inherited(self) -> tuple[Tensor, Tensor] | None:
-        s = self.source
-        if s.running_mean is None or s.running_var is None:
-            return None
-        return at_least_float32(s.running_mean.clone()), (at_least_float32(s.running_var) + s.eps).sqrt_()
-
     def _initial(self, x: Tensor, seen: Observation) -> tuple[Tensor, Tensor]:
         """Where the averages start: "first" or, under "auto" and in a batch too small to trust, "inherit"."""
         if seen.ranks is None:
@@ -288,7 +302,7 @@ class MovingAverage(AdaptiveNorm):
             assert seen.values is not None
             samples, values = int(seen.samples), int(seen.values)
         small = samples < TRUSTED_SAMPLES or values < TRUSTED_VALUES
-        inherited = self._inherited() if self.settings.init == "auto" and small else None
+        inherited = self.inherited() if self.settings.init == "auto" and small else None
         return inherited or seen.statistics
 
 

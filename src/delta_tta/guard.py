@@ -1,0 +1,42 @@
+"""The limits that a user may set for the guard; `watch.py` is the guard at work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import SettingError
+
+
+@dataclass(frozen=True)
+class Guard:
+    """How an adapter is watched: `adapt(model, method, guard=Guard(agreement=0.8))`.
+
+    Attributes:
+        agreement: least share of the samples on which model and twin must agree.
+        samples: how many are compared before a verdict, over several batches where these are small.
+        every: about one sample in so many is compared when nothing is suspicious.
+        drift: change of the trained parameters, relative to their size, after which the twin is asked at once.
+        cooling: factor of the learning rate after each rollback.
+        reach: how many times wider, narrower or farther off than the source's a layer's statistics may be before a
+            batch is taken for garbage, such as a covered lens, and not learnt from.
+    """
+
+    agreement: float = 0.6
+    samples: int = 48
+    every: int = 24
+    drift: float = 0.05
+    cooling: float = 0.1
+    reach: float = 100.0
+
+    def __post_init__(self) -> None:
+        fine = {
+            "agreement": (0 <= self.agreement <= 1, "between 0 and 1"),
+            "samples": (self.samples >= 1, "at least 1"),
+            "every": (self.every >= 1, "at least 1"),
+            "drift": (self.drift > 0, "greater than 0"),
+            "cooling": (0 < self.cooling <= 1, "greater than 0 and at most 1"),
+            "reach": (self.reach > 1, "greater than 1"),
+        }
+        for name, (holds, words) in fine.items():
+            if not holds:
+                raise SettingError(f"Expected `{name}` of Guard to be {words}, but got {getattr(self, name)!r}.")

@@ -1,0 +1,198 @@
+"""Watches over an adapter: what is not finite never enters the state, and a collapse is undone.
+
+How a collapse shows without labels. Training moves γ and β a little, so a healthy model answers nearly as its *twin*
+does: the same model with the same statistics, but the source's parameters. That holds whatever fills the view: where
+one class stays for minutes, both say so. Parameters that run away make the two disagree, within a batch or two at a
+wild learning rate, after thousands of batches at a usual one. The twin costs one more forward pass, so it is asked
+rarely: for one sample in `every`, and at once when the parameters have moved by `drift` since it was asked last.
+
+What is done. The state goes back to where it was when the twin last agreed, or, if that was tried, to the source; the
+batch is answered from there and not learnt from; and from then on the learning rate is `cooling` times what it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from . import state as states
+from .guard import Guard
+from .norms.layers import MovingAverage
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from .learner import Learner
+    from .schedules import Every
+
+log = logging.getLogger("delta_tta")
+
+MEASURE_ALWAYS = 16
+MEASURE_EVERY = 4
+"""The drift is measured at each of the first batches, later at one in four: it costs as much as a small layer."""
+
+
+def watch_over(settings: Settings, learner: Learner, schedule: Every) -> Watch | None:
+    """Set the guard that the settings ask for."""
+    guard = Guard() if settings.guard == "on" else settings.guard
+    return Watch(guard, learner, schedule) if isinstance(guard, Guard) else None
+
+
+class Watch:
+    """The guard of one adapter at work.
+
+    Everything it counts is counted in batches and over all ranks together, so that ranks that adapt as one come to the
+    same verdict at the same batch.
+    """
+
+    def __init__(self, guard: Guard, learner: Learner, schedule: Every) -> None:
+        self.guard = guard
+        self._learner, self._schedule = learner, schedule
+        source = learner.subject.source.values()
+        self._size = math.sqrt(sum(float(p.double().square().sum()) for p in source)) or 1.0
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.refused = 0
+        self.rollbacks = 0
+        self._good: dict[str, Any] | None = None
+        self._batches = 0  # all of them
+        self._next = 0  # the batch at which the twin is asked next
+        self._asked: int | None = None  # at how many batches it has been asked for the verdict to come
+        self._compared = 0
+        self._agreed = 0
+        self._drift = 0.0  # at the last verdict
+
+    def distrusts(self, x: Tensor) -> bool:
+        """Whether the batch's own statistics, which are to normalise it, come from a single sample."""
+        learner = self._learner
+        return len(x) == 1 and learner.normalises_alone and learner.ranks is None
+
+    def collapsed(self, x: Tensor, logits: Tensor) -> bool:
+        """Look at a batch before it is answered: whether the model has left its twin behind."""
+        if not self._learner.subject.parameters:
+            return False
+        self._batches += 1
+        if not self._due():
+            return False
+        self._ask(x, logits)
+        if self._compared < self.guard.samples:
+            return False
+        share = self._agreed / self._compared
+        assert self._asked is not None
+        self._next = self._batches + self.guard.every * self._asked
+        self._asked, self._compared, self._agreed = None, 0, 0
+        self._drift = self._measured_drift()
+        if share < self.guard.agreement:
+            log.warning(
+                "delta-tta: collapse at batch %d: the adapted model agrees with the one before training on %.0f %% of "
+                "the samples (its parameters have moved by %.0f %%)",
+                self._batches, 100 * share, 100 * self._drift,
+            )  # fmt: skip
+            return True
+        self._good = states.capture(self._learner, self._schedule)
+        return False
+
+    def _due(self) -> bool:
+        """Whether the twin is to be asked at this batch."""
+        if self._asked is not None or self._batches >= self._next > 0:
+            return True
+        if self._batches > MEASURE_ALWAYS and self._batches % MEASURE_EVERY:
+            return False
+        drift = self._measured_drift()
+        if self._next == 0 and drift > 0:  # there is something to compare
+            self._next = self._batches + self.guard.every
+        return abs(drift - self._drift) >= self.guard.drift
+
+    @torch.no_grad()
+    def _ask(self, x: Tensor, logits: Tensor) -> None:
+        learner = self._learner
+        twin = learner.logits_of_twin(x)
+        same = (logits.detach().argmax(1) == twin.argmax(1)).sum()
+        counts: list[Tensor | None] = [torch.stack([same.float(), same.new_tensor(len(x)).float()])]
+        if learner.ranks is not None:
+            counts = learner.ranks.add(counts)
+        assert counts[0] is not None
+        agreed, compared = (int(n) for n in counts[0].tolist())
+        self._asked = (self._asked or 0) + 1
+        self._agreed += agreed
+        self._compared += compared
+
+    @torch.no_grad()
+    def _measured_drift(self) -> float:
+        """How far the trained parameters are from the source, relative to their size."""
+        subject = self._learner.subject
+        moved = torch._foreach_sub([p.detach() for p in subject.parameters.values()], list(subject.source.values()))
+        return float(torch.stack(torch._foreach_norm(moved)).norm()) / self._size
+
+    def roll_back(self) -> str:
+        """Undo a collapse; return what was done, in words."""
+        good, self._good = self._good, None
+        self.rollbacks += 1
+        self._learner.reset()
+        if good is not None:
+            states.restore({**good, "cache": self._schedule.cache}, self._learner, self._schedule)
+        self.cool()
+        self._drift, self._next = self._measured_drift(), 0
+        done = f"rolled back to {'the last good state' if good is not None else 'the source'}"
+        log.warning("delta-tta: %s; learning on at %g times the learning rate", done, self._rate)
+        return f"collapse: {done}"
+
+    @property
+    def _rate(self) -> float:
+        return self.guard.cooling**self.rollbacks
+
+    def cool(self) -> None:
+        """Let the optimizer learn at the rate that the rollbacks have left."""
+        optimizer = self._learner.optimizer
+        for group in optimizer.param_groups if optimizer is not None else ():
+            group["lr"] = self._learner.settings.lr * self._rate
+
+    def refuse(self, why: str) -> None:
+        """Count a batch that was not learnt from because something about it is wrong."""
+        self.refused += 1
+        if self.refused & (self.refused - 1) == 0:  # the 1st, 2nd, 4th, 8th …: a dead camera must not fill the log
+            log.warning("delta-tta: a batch was answered but not learnt from (%s); %d so far", why, self.refused)
+
+    @torch.no_grad()
+    def garbage(self) -> str | None:
+        """Whether the first layer met features out of all proportion, in words: no corruption is like this."""
+        norm = next(iter(self._learner.subject.norms.values()), None)
+        if not isinstance(norm, MovingAverage):
+            return None
+        source, seen = norm.inherited(), norm.seen
+        if source is None or seen is None:
+            return None
+        mean, std = seen
+        reach = self.guard.reach
+        width = float((std / source[1]).median())
+        offset = float(((mean - source[0]) / source[1]).abs().median())
+        if 1 / reach <= width <= reach and offset <= reach:
+            return None
+        return f"out of proportion: features {width:.2g} times as wide as the source's, {offset:.2g} widths off"
+
+    def memory(self) -> dict[str, Any]:
+        """Return what must be saved."""
+        return {
+            "refused": self.refused,
+            "rollbacks": self.rollbacks,
+            "counts": [self._batches, self._next, -1 if self._asked is None else self._asked,
+                       self._compared, self._agreed],
+            "drift": self._drift,
+            "good": self._good,
+        }  # fmt: skip
+
+    def remember(self, memory: dict[str, Any]) -> None:
+        """Go on from what was saved; from nothing, where the state was saved without a guard."""
+        self.reset()
+        if not memory:
+            return
+        self.refused, self.rollbacks = memory["refused"], memory["rollbacks"]
+        self._batches, self._next, asked, self._compared, self._agreed = memory["counts"]
+        self._asked = None if asked < 0 else asked
+        self._drift, self._good = memory["drift"], memory["good"]
+        self.cool()
