@@ -30,10 +30,11 @@ FEW = sorted({*cover(1), "tent+delta", "eta+delta", "tent+delta+lame"})
 """For the schedules other than "every": each word at least once."""
 METHODS = sorted({*cover(2), *PAPER, *FEW})
 SCHEDULES = {
-    "every": {},
+    "every": {"update": "every"},
     "slow": {"update": "slow", "length": 8},
     "window": {"update": "window", "length": 8},
-    "background": {"background": True},
+    "background": {"update": "every", "background": True},
+    "auto": {"length": 8},
     "slow in background": {"update": "slow", "length": 8, "background": True},
 }
 

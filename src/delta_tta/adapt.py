@@ -22,6 +22,7 @@ def adapt(
     *,
     source: Iterable[Tensor] | None = None,
     process_group: Any = None,
+    paper: bool = False,
     **settings: Any,
 ) -> Adapter:
     """Wrap a trained classifier so that it adapts to the stream while it predicts.
@@ -36,6 +37,7 @@ def adapt(
             a loader of images or of (images, labels)).
         process_group: adapt together with the processes of this group of torch.distributed; `sync=True` takes the
             default group. All of them call the adapter the same number of times.
+        paper: behave exactly as the paper describes, without the caution that our defaults add (see `PAPER`).
         **settings: any field of `Settings`, over the preset's. Those that a method does not use are ignored, so that
             one call serves many methods.
 
@@ -58,7 +60,7 @@ def adapt(
         if settings.get("sync") is False:
             raise SettingError("Expected `sync` not to be False together with a `process_group`.")
         settings = {**settings, "sync": True}
-    chosen = make_settings(preset, settings, recipe.whole or recipe.objective)
+    chosen = make_settings(preset, settings, recipe.whole or recipe.objective, paper)
     if chosen.prior > 0 and str(recipe) != "bn":
         raise SettingError(f"Setting `prior` belongs to method 'bn', but the method is '{recipe}'.")
     ranks = None

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from .answers import Answer
 from .errors import InputError, ModelError, SettingError
+from .norms.layers import MovingAverage
 from .norms.statistics import at_least_float32
 from .objectives import Eata, Objective
+from .pace import next_memory, pace_of
 from .prediction import Prediction
 from .recipe import Recipe
 from .reweighting import Reweighting
@@ -42,6 +44,7 @@ class Learner:
             None if recipe.answer is None else WORDS[recipe.answer].build(subject.model, settings)
         )
         self.watch: Watch | None = None
+        self._paced = settings.pace == "diverse" and any(isinstance(n, MovingAverage) for n in subject.norms.values())
         self.normalises_alone = recipe.statistics == "bn" and settings.prior == 0 and bool(subject.norms)
         self._start()
 
@@ -49,6 +52,7 @@ class Learner:
         self.classes: int | None = None
         self.objective_memory: State = {}
         self.reweighting_memory: State = {}
+        self.pace_memory: State = {}
         self.optimizer = _optimizer(list(self.subject.parameters.values()), self.settings)
 
     def reset(self) -> None:
@@ -98,14 +102,26 @@ class Learner:
         watch = self.watch
         if watch is not None and watch.distrusts(x):
             return self.predict(x), lambda: self._not_learnt("a single sample has no statistics of its own")
+        self._choose_start(x)
         with self._phase("observing"), torch.set_grad_enabled(self.objective is not None):
             logits = self._logits(x) if self.objective is None else self._learnable(x)
-        if watch is not None and watch.collapsed(x, logits):
-            done = watch.roll_back()
-            return self.predict(x), lambda: self._not_learnt(done)
         with torch.no_grad():
             answer = self._answer(x, logits.detach())
+        if watch is not None and watch.collapsed(
+            x, logits
+        ):  # after the answer: LAME reads the features of the last run
+            done = watch.roll_back()
+            return self.predict(x), lambda: self._not_learnt(done)
         return answer.clone() if later else answer, lambda: self._learn(logits)
+
+    def _choose_start(self, x: Tensor) -> None:
+        """Let moving averages that have not started do so between the source and this batch, as its classes allow."""
+        starts = self._paced and not self.pace_memory and self.settings.init == "auto"
+        if starts and not all(norm.settled for norm in self.subject.norms.values()):
+            logits = self.logits_of_source(x)
+            if self.ranks is not None:
+                logits = self.ranks.join(at_least_float32(logits))
+            self.subject.phase.start = pace_of(Prediction(logits).p, {})
 
     def refuse(self, x: Tensor, why: str) -> tuple[Tensor, Update]:
         """Answer a batch that has something wrong with it, and learn nothing from it."""
@@ -257,6 +273,9 @@ class Learner:
                 finally:
                     for p in parameters:
                         p.grad = None
+            if self._paced:
+                self.subject.phase.pace = pace_of(prediction.p, self.pace_memory)
+                self.pace_memory = next_memory(prediction.p, self.pace_memory)
             for norm in self.subject.norms.values():
                 norm.commit()
             self.objective_memory = memory

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .errors import InputError
 from .learner import Learner, Update
+from .norms.layers import TRUSTED_SAMPLES
 from .prediction import Prediction
 from .signals import Outcome
 
@@ -83,7 +84,18 @@ class Window(Every):
         return logits[-len(x) :], update
 
 
-SCHEDULES: dict[str, type[Every]] = {"every": Every, "slow": Slow, "window": Window}
+class Auto(Slow):
+    """Learn from each batch that is large enough; collect the samples of smaller ones."""
+
+    def answer(self, x: Tensor, later: bool) -> tuple[Tensor, Update]:
+        """Answer at once; with small batches, before learning."""
+        settings = self.learner.settings
+        if len(x) >= TRUSTED_SAMPLES or settings.sync or settings.episodic:
+            return self.learner.observe(x, later)
+        return super().answer(x, later)
+
+
+SCHEDULES: dict[str, type[Every]] = {"every": Every, "slow": Slow, "window": Window, "auto": Auto}
 
 
 class Worker:

@@ -18,14 +18,17 @@ from .guard import Guard
 class Settings:
     """Everything about a method that its name does not say.
 
-    The defaults are the paper's for ImageNet-C, the cautious ones; only `init` differs (the paper: "first").
+    The defaults are the paper's for ImageNet-C, the cautious ones, but for `PAPER`, where ours are more cautious still.
 
     Attributes:
         optimizer: "sgd" (momentum 0.9) or "adam" (betas 0.9, 0.999); no weight decay.
         lr: learning rate.
         alpha: α of TBR and TEMA, the share of the old moving average that stays at each batch.
-        init: where the moving averages start: the "first" batch, the source model ("inherit"), or "auto":
-            first for every layer whose first batch is large enough to be trusted, inherit otherwise.
+        init: where the moving averages start: the "first" batch, the source model ("inherit"), or "auto": between the
+            two, the nearer to the first batch, the more classes it shows (with pace="even": at it); at the source where
+            the batch is too small.
+        pace: how fast the averages follow. "diverse": the slower, the fewer classes a batch shows compared with the
+            stream so far; "even": at the same pace always, as in the paper.
         lam: λ of DOT, the share of the old class frequencies that stays at each batch.
         dot: how DOT weighs a sample, by its predicted class ("hard") or by all its probabilities ("soft").
         threshold: which samples train. PL: least confidence (0.4). Ent-W and ETA: entropy margin as a fraction of
@@ -48,7 +51,8 @@ class Settings:
         seed: of the random draws of the methods that have any.
         prior: N of BN adapt; the source statistics weigh as much as N samples of the batch.
         update: "every" batch; "slow": answer at once, learn from each `length` samples when they are full;
-            "window": at each batch learn from the last `length` samples.
+            "window": at each batch learn from the last `length` samples; "auto": every, but slow for batches of fewer
+            than 9 samples.
         length: L of the slow update and the window, in samples.
         background: learn in a worker thread after the answer, so that the caller need not wait for it.
         episodic: forget everything before each batch.
@@ -60,6 +64,7 @@ class Settings:
     lr: float = 2.5e-4
     alpha: float = 0.95
     init: Literal["first", "inherit", "auto"] = "auto"
+    pace: Literal["diverse", "even"] = "diverse"
     lam: float = 0.95
     dot: Literal["hard", "soft"] = "hard"
     threshold: float | None = None
@@ -78,7 +83,7 @@ class Settings:
     symmetric: bool = True
     seed: int = 0
     prior: float = 0.0
-    update: Literal["every", "slow", "window"] = "every"
+    update: Literal["every", "slow", "window", "auto"] = "auto"
     length: int = 64
     background: bool = False
     episodic: bool = False
@@ -103,8 +108,9 @@ class Settings:
         _require("views", self.views, self.views >= 1, "at least 1")
         _require("seed", self.seed, 0 <= self.seed < 2**32, "an integer from 0 to 2**32 - 1")
         _require("length", self.length, self.length >= 1, "at least 1")
-        fine = self.update == "every" or not self.episodic  # otherwise the kept samples would be forgotten, too
-        _require("sync", self.sync, not self.sync or self.update == "every", "False unless update='every'")
+        every = self.update in ("every", "auto")
+        fine = every or not self.episodic  # otherwise the kept samples would be forgotten, too
+        _require("sync", self.sync, not self.sync or every, "False unless update='every' or 'auto'")
         _require("sync", self.sync, not (self.sync and self.background), "False with background=True")
         _require("episodic", self.episodic, fine, "False with update='slow' or 'window'")
 
@@ -126,6 +132,9 @@ _IMAGENET: Mapping[str, Any] = {
     "lam": 0.95,
     "reduction": "selected",
 }
+
+PAPER: Mapping[str, Any] = MappingProxyType({"init": "first", "pace": "even", "update": "every", "guard": "off"})
+"""What `adapt(…, paper=True)` sets: the behaviour of the paper where our defaults differ."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -150,7 +159,9 @@ OF_METHOD: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = MappingPr
 """Where an objective or a whole method has settings of its own: with a CIFAR preset, and otherwise."""
 
 
-def make_settings(preset: str | None, given: Mapping[str, Any], method: str | None = None) -> Settings:
+def make_settings(
+    preset: str | None, given: Mapping[str, Any], method: str | None = None, paper: bool = False
+) -> Settings:
     """Lay the given settings over the method's own, those over the preset's, and all over the defaults."""
     known = [field.name for field in dataclasses.fields(Settings)]
     for name in given:
@@ -160,7 +171,7 @@ def make_settings(preset: str | None, given: Mapping[str, Any], method: str | No
         raise SettingError(f"Unknown preset {preset!r}.{nearest(str(preset), PRESETS)}")
     base = PRESETS[preset] if preset is not None else {}
     own = OF_METHOD.get(method or "", ({}, {}))[0 if base is _CIFAR else 1]
-    return Settings(**{**base, **own, **given})
+    return Settings(**{**base, **own, **(PAPER if paper else {}), **given})
 
 
 @functools.cache

@@ -38,6 +38,7 @@ def capture(learner: Learner, schedule: Every) -> dict[str, Any]:
         "optimizer": {name: _copied(optimizer[p]) for name, p in learner.subject.parameters.items() if p in optimizer},
         "objective": _copied(learner.objective_memory),
         "reweighting": _copied(learner.reweighting_memory),
+        "pace": _copied(learner.pace_memory),
         "fisher": _copied(learner.objective.fisher) if isinstance(learner.objective, Eata) else {},
         "cache": None if schedule.cache is None else schedule.cache.clone(),
     }
@@ -90,7 +91,7 @@ def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
     cache = state["cache"]
     counts = isinstance(state["step"], int) and isinstance(state["samples"], int)
     if not counts or not all(
-        _memory_fits(state[room], state["classes"], shapes) for room in ("objective", "reweighting")
+        _memory_fits(state[room], state["classes"], shapes) for room in ("objective", "reweighting", "pace")
     ):
         raise StateError("The state is damaged: its counts or class frequencies make no sense.")
     if {name: f.shape for name, f in state["fisher"].items()} != (
@@ -103,7 +104,7 @@ def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
 
 def _memory_fits(memory: dict[str, Tensor], classes: int, shapes: dict[str, torch.Size]) -> bool:
     """Whether what our words remember fits this model; what other words remember must be tensors."""
-    ours = {"z": (classes,), "average": (classes,), "counts": (classes,), "step": ()}
+    ours = {"z": (classes,), "f": (classes,), "seen": (), "average": (classes,), "counts": (classes,), "step": ()}
     teacher = {key.removeprefix("teacher."): value.shape for key, value in memory.items() if key.startswith("teacher.")}
     return (
         all(isinstance(value, Tensor) and value.shape == ours.get(key, value.shape) for key, value in memory.items())
@@ -133,6 +134,7 @@ def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None
     if isinstance(learner.objective, Eata):
         learner.objective.fisher = _copied(state["fisher"])
     learner.reweighting_memory = _copied(state["reweighting"])
+    learner.pace_memory = _copied(state["pace"])
     schedule.cache = None if state["cache"] is None else state["cache"].clone()
     learner.classes = state["classes"]
     move(to_model, learner, schedule)
@@ -140,7 +142,7 @@ def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None
 
 def move(fn: Callable[[Tensor], Tensor], learner: Learner, schedule: Every) -> None:
     """Let every tensor that no module owns follow the model, whose parameters have been moved by fn."""
-    for memory in (learner.objective_memory, learner.reweighting_memory):
+    for memory in (learner.objective_memory, learner.reweighting_memory, learner.pace_memory):
         memory.update({key: follow(fn, value) for key, value in memory.items()})
     for p, values in learner.optimizer.state.items() if learner.optimizer is not None else ():
         for key, value in values.items():

@@ -35,6 +35,11 @@ MEASURE_EVERY = 4
 """The drift is measured at each of the first batches, later at one in four: it costs as much as a small layer."""
 
 
+RUNAWAY = 1.0
+"""A drift that no training needs: parameters that have changed by their own size have wrecked the statistics of the
+deeper layers, too, and with these the twin, which may then agree."""
+
+
 def watch_over(settings: Settings, learner: Learner, schedule: Every) -> Watch | None:
     """Set the guard that the settings ask for."""
     guard = Guard() if settings.guard == "on" else settings.guard
@@ -87,7 +92,7 @@ class Watch:
         self._next = self._batches + self.guard.every * self._asked
         self._asked, self._compared, self._agreed = None, 0, 0
         self._drift = self._measured_drift()
-        if share < self.guard.agreement:
+        if share < self.guard.agreement or self._drift > RUNAWAY:
             log.warning(
                 "delta-tta: collapse at batch %d: the adapted model agrees with the one before training on %.0f %% of "
                 "the samples (its parameters have moved by %.0f %%)",

@@ -28,6 +28,7 @@ def run_both(net, stream, objective, statistics, dot, optimizer, reduction, **se
         optimizer=optimizer,
         reduction=reduction,
         dot=dot or "hard",
+        paper=True,
         **{"init": "first", "lam": 0.9, **settings},
     )
     used = []

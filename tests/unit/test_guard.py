@@ -10,7 +10,7 @@ import delta_tta
 from delta_tta import Guard, SettingError
 from nets import batches, conv_net, flatten
 
-WILD = {"lr": 5.0, "optimizer": "sgd"}
+WILD = {"lr": 5.0, "optimizer": "sgd", "init": "first", "pace": "even"}
 
 
 def adapter(method="tent+delta", net=None, **settings):
@@ -99,7 +99,7 @@ def test_a_batch_out_of_all_proportion_is_not_learnt_from(scale):
 
 def test_parameters_that_run_away_are_rolled_back(caplog):
     stream = batches(24, seed=3)
-    free, watched, untrained = adapter(guard="off", **WILD), adapter(**WILD), adapter("tema")
+    free, watched, untrained = adapter(guard="off", **WILD), adapter(**WILD), adapter("tema", **WILD)
     with caplog.at_level(logging.WARNING, "delta_tta"):
         wild, tame, plain = ([model(x) for x in stream] for model in (free, watched, untrained))
     assert watched.signals.rollbacks >= 1
@@ -184,7 +184,7 @@ def test_one_sample_has_no_statistics_of_its_own():
     x = batches(1)[0][:1]
     source = conv_net().eval()
     for method in ("bn", "tent"):
-        watched, free = adapter(method), adapter(method, guard="off")
+        watched, free = (adapter(method, update="every", guard=guard) for guard in ("on", "off"))
         with torch.no_grad():
             assert torch.allclose(watched(x), source(x), atol=1e-5)
             assert torch.allclose(watched.predict(x), source(x), atol=1e-5)

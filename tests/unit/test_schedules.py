@@ -41,7 +41,7 @@ def test_slow_update_learns_from_the_last_l_samples_every_l_over_b_batches(size)
 
 def test_slow_update_answers_with_the_model_as_it_was():
     adapter = delta_tta.adapt(conv_net(), "tent+delta", update="slow", length=8, lr=0.1)
-    twin = delta_tta.adapt(conv_net(), "tent+delta", lr=0.1)
+    twin = delta_tta.adapt(conv_net(), "tent+delta", update="every", lr=0.1)
     for x in batches(6, size=8):
         expected = twin.predict(x)
         twin(x)

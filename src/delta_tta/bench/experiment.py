@@ -30,9 +30,6 @@ SCENARIOS: tuple[StreamSpec, ...] = (
 )
 """The paper's four test scenarios."""
 
-UNGUARDED: Mapping[str, Any] = {"guard": "off"}
-"""An experiment shows what a method does by itself, unless its settings say otherwise."""
-
 Kind = Literal["demo", "cifar", "cifar-c", "imagenet-c", "imagenet-r", "folder", "video"]
 Order = Literal["each", "continual", "mixed"]
 USUAL: Mapping[Kind, str | None] = {
@@ -170,8 +167,7 @@ def _understood(
 ) -> tuple[str, Settings]:
     """Return the method in its shortest form and all its settings; remembered, as plans ask thousands of times."""
     words = recipe.parse(method)
-    own = {**UNGUARDED, **dict(settings)}
-    return str(words), make_settings(preset, own, words.whole or words.objective)
+    return str(words), make_settings(preset, dict(settings), words.whole or words.objective, paper=True)
 
 
 @dataclass(frozen=True)

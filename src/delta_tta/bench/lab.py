@@ -16,10 +16,10 @@ from .. import data, models, recipe
 from ..data.sets import ImageSet, fingerprint
 from ..errors import SettingError
 from ..metrics import Metrics
-from ..settings import Settings
+from ..settings import PAPER, Settings
 from ..streams import DomainStream, Stream, continual, mixed, stream
 from .evaluate import Result, evaluate
-from .experiment import CLEAN, UNGUARDED, Cell, Place
+from .experiment import CLEAN, Cell, Place
 
 PROTOCOL = 1
 """Raised when the same cell no longer means the same result, as when a default changes: then it is run again."""
@@ -154,14 +154,14 @@ def run_cell(
         on_batch,
         source,
         cell.statistics,
-        **{**UNGUARDED, **dict(cell.settings)},
+        **{**PAPER, **dict(cell.settings)},
     )
     return dataclasses.replace(result, about={**result.about, "identity": dict(identity)})
 
 
 def _unusual(settings: Settings) -> dict[str, Any]:
     """Return the settings that are not the defaults: so a setting that is added later changes no key."""
-    usual = Settings(**UNGUARDED)
+    usual = Settings(**PAPER)
     values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(Settings)}
     return {name: value for name, value in values.items() if value != getattr(usual, name) and name != "background"}
 

@@ -24,7 +24,8 @@ Tail = Callable[[_BatchNorm, Tensor], Tensor]
 
 TRUSTED_SAMPLES = 9
 TRUSTED_VALUES = 64
-"""init "auto": a first batch with fewer samples, or fewer values per channel, is too small to start from.
+"""init "auto": a first batch with fewer samples, or fewer values per channel, is too small to start from; and
+update "auto": a batch with fewer samples is too small to learn from by itself.
 
 The paper finds "inherit" better up to 8 samples (appendix A.4); 64 values estimate σ to about 9 %.
 """
@@ -37,10 +38,13 @@ class Phase:
     model with gradient checkpoints runs parts of its forward pass again; do as before, but remember nothing. source: do
     as the original layer would.
 
-    `ranks` are the processes whose batches count as one; None for this one alone.
+    `ranks` are the processes whose batches count as one; None for this one alone. `pace` is how far moving averages
+    follow this batch, and `start` how far they start from it instead of from the source, both 0 to 1.
     """
 
     ranks: Ranks | None = None
+    pace = 1.0
+    start = 1.0
     empty = False  # this rank has no sample, and runs a row that does not count
     now: Literal["frozen", "observing", "replaying", "source"] = "frozen"
 
@@ -263,8 +267,11 @@ class MovingAverage(AdaptiveNorm):
             self.mean, self.std = (t.clone() for t in self._pending.start)
         for seen in self._pending.seen:
             for average, new in zip(self._current() or (), seen.statistics, strict=True):
-                average.lerp_(new, 1 - self.settings.alpha)
+                average.lerp_(new, self._step())
         self.discard()
+
+    def _step(self) -> float:
+        return (1 - self.settings.alpha) * self._phase.pace
 
     def discard(self) -> None:
         """Forget what was observed and not committed."""
@@ -293,7 +300,7 @@ class MovingAverage(AdaptiveNorm):
         return None if mean is None or std is None else (mean, std)
 
     def _initial(self, x: Tensor, seen: Observation) -> tuple[Tensor, Tensor]:
-        """Where the averages start: "first" or, under "auto" and in a batch too small to trust, "inherit"."""
+        """Where the averages start: from the first batch, the source ("auto", too small a batch), or in between."""
         if seen.ranks is None:
             samples, values = x.shape[0], x.numel() // x.shape[1]
         else:
@@ -301,9 +308,12 @@ class MovingAverage(AdaptiveNorm):
             assert seen.samples is not None
             assert seen.values is not None
             samples, values = int(seen.samples), int(seen.values)
-        small = samples < TRUSTED_SAMPLES or values < TRUSTED_VALUES
-        inherited = self.inherited() if self.settings.init == "auto" and small else None
-        return inherited or seen.statistics
+        inherited = self.inherited() if self.settings.init == "auto" else None
+        share = 0.0 if samples < TRUSTED_SAMPLES or values < TRUSTED_VALUES else self._phase.start
+        if inherited is None or share == 1:
+            return seen.statistics
+        mean, std = (torch.lerp(old, new.to(old), share) for old, new in zip(inherited, seen.statistics, strict=True))
+        return mean, std
 
 
 @word("tema", "statistics", "normalise with moving averages of the batch statistics", alone=True, part=True)

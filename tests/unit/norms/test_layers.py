@@ -29,7 +29,7 @@ def test_before_any_batch_predict_is_the_source_model():
 
 
 def test_init_first_starts_at_the_first_batch():
-    adapter = delta_tta.adapt(flat_net(), "tent+tbr", init="first")
+    adapter = delta_tta.adapt(flat_net(), "tent+tbr", paper=True)
     x = batches(1, size=4, shape=(6,))[0]
     features = adapter.model[0](x).detach()
     adapter(x)
@@ -40,7 +40,7 @@ def test_init_first_starts_at_the_first_batch():
 def test_init_inherit_starts_at_the_source():
     net = flat_net()
     mean, var = net[1].running_mean.clone(), net[1].running_var.clone()
-    adapter = delta_tta.adapt(net, "tema", init="inherit", alpha=0.75)
+    adapter = delta_tta.adapt(net, "tema", init="inherit", alpha=0.75, paper=True)
     x = batches(1, size=4, shape=(6,))[0]
     features = net[0](x).detach()
     adapter(x)
@@ -78,7 +78,7 @@ def test_a_degenerate_first_batch_does_not_blow_up_under_auto():
     stream = batches(6, size=1, shape=(6,))
     sizes = {}
     for init in ("first", "auto"):
-        adapter = delta_tta.adapt(flat_net(), "tema", init=init)
+        adapter = delta_tta.adapt(flat_net(), "tema", init=init, paper=True)
         sizes[init] = max(float(adapter(x).abs().max()) for x in stream)
     assert sizes["first"] > 50 * sizes["auto"]
 
@@ -102,7 +102,7 @@ def test_a_layer_used_twice_normalises_with_the_averages_before_the_batch():
     plain = copy.deepcopy(net)
     layer = plain.norm
     plain.norm, plain.again = (PlainNorm(layer, "tbr", alpha, "inherit") for _ in range(2))
-    adapter = delta_tta.adapt(net, "tent+tbr", alpha=alpha, init="inherit", lr=1e-2)
+    adapter = delta_tta.adapt(net, "tent+tbr", alpha=alpha, init="inherit", lr=1e-2, paper=True)
     optimizer = torch.optim.SGD([layer.weight, layer.bias], 1e-2, momentum=0.9)
     for x in batches(5, shape=(6,), dtype=torch.float64):
         old = plain.norm.mean, plain.norm.std
