@@ -115,13 +115,25 @@ class Learner:
         return answer.clone() if later else answer, lambda: self._learn(logits)
 
     def _choose_start(self, x: Tensor) -> None:
-        """Let moving averages that have not started do so between the source and this batch, as its classes allow."""
+        """Let moving averages that have not started do so between the source and this batch, as its classes allow.
+
+        What the source predicts tells how diverse the batch is. A source that fails may see few classes where there are
+        many, so the model looks again from the start so chosen.
+        """
         starts = self._paced and not self.pace_memory and self.settings.init == "auto"
-        if starts and not all(norm.settled for norm in self.subject.norms.values()):
-            logits = self.logits_of_source(x)
-            if self.ranks is not None:
-                logits = self.ranks.join(at_least_float32(logits))
-            self.subject.phase.start = pace_of(Prediction(logits).p, {})
+        if not starts or all(norm.settled for norm in self.subject.norms.values()):
+            return
+        phase = self.subject.phase
+        phase.start = self._pace(self.logits_of_source(x))
+        with self._phase("observing"), torch.no_grad():
+            again = self._logits(x)
+        self.subject.discard()
+        phase.start = max(phase.start, self._pace(again))
+
+    def _pace(self, logits: Tensor) -> float:
+        if self.ranks is not None:
+            logits = self.ranks.join(at_least_float32(logits))
+        return pace_of(Prediction(logits).p, self.pace_memory)
 
     def refuse(self, x: Tensor, why: str) -> tuple[Tensor, Update]:
         """Answer a batch that has something wrong with it, and learn nothing from it."""

@@ -9,6 +9,8 @@ for the probabilities of sample i and f for the mean of all predictions so far,
 s being the chance that two samples of the batch are of one class, and Σ f² the chance that two samples of the stream
 are. Shuffled streams, balanced or not, have pace 1; a batch of one class out of ten that take turns, 0.1. f starts
 uniform, as if `PRIOR` samples of all classes had been seen. Ours, not the paper's.
+
+The averages start from the first batch in the same measure, and for the rest from the source (init="auto").
 """
 
 from __future__ import annotations

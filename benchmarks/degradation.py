@@ -1,0 +1,146 @@
+"""Where adaptation makes things worse than not adapting: a map over scenarios, corruptions, severities, batch sizes.
+
+Runs methods on the embedded images, as our defaults have it and, with --paper, as the paper does. Prints, in Markdown,
+the share of cells below Source and the worst of them, and draws every cell. Interrupted and started again with the
+same --store, it goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from delta_tta.bench.engine import Workers
+from delta_tta.bench.experiment import CLEAN, SCENARIOS, Cell, Place
+from delta_tta.bench.lab import Lab
+from delta_tta.bench.runner import Plan, Tally, default_cache, run
+from delta_tta.bench.store import Store
+from delta_tta.corruptions.constants import TYPES
+from delta_tta.settings import PAPER, Settings
+
+OURS = tuple((name, getattr(Settings(), name)) for name in PAPER)
+"""An experiment behaves as the paper does unless told otherwise."""
+SEVERITIES = (1, 3, 5)
+BATCH_SIZES = (1, 16, 64)
+METHODS = ("tent+delta", "ent-w+delta")
+
+
+def results(cells: Sequence[Cell], path: Path, workers: int) -> Callable[[Cell], float]:
+    """Run what is missing in the store; return how to ask for a cell's accuracy, in percent."""
+    lab = Lab(default_cache())
+    plan, said = Plan.of(list(dict.fromkeys(cells)), lab), 0
+
+    def show(tally: Tally) -> None:
+        nonlocal said
+        if tally.done >= said + 20:
+            said = tally.done
+            print(f"{tally.done} of {tally.total} cells", file=sys.stderr, flush=True)
+
+    with Store(path) as store:
+        tally = run(plan, store, Workers(lab.cache, workers), show)
+        if tally.failed:
+            sys.exit("\n".join(tally.failed.values()))
+        found = {key: 100 * result.class_mean_accuracy for key, _, result in store.results(plan.cells)}
+    return lambda cell: found[plan.keys[cell]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Map:
+    """One method in one behaviour; rows are images, columns scenarios and batch sizes."""
+
+    title: str
+    cells: tuple[tuple[Cell, ...], ...]
+
+    @classmethod
+    def of(cls, place: Place, method: str, settings: tuple[tuple[str, object], ...], title: str) -> Map:
+        rows = [*((name, severity) for name in TYPES for severity in SEVERITIES), (CLEAN, 1)]
+        return cls(
+            title,
+            tuple(
+                tuple(
+                    Cell(place, method, scenario, (name,), severity=severity, batch_size=size, settings=settings)
+                    for scenario, size in itertools.product(SCENARIOS, BATCH_SIZES)
+                )
+                for name, severity in rows
+            ),
+        )
+
+
+def source_of(cell: Cell) -> Cell:
+    return dataclasses.replace(cell, method="source", settings=(), batch_size=64)
+
+
+def summary(title: str, gains: np.ndarray, cells: tuple[tuple[Cell, ...], ...]) -> str:
+    row, column = np.unravel_index(gains.argmin(), gains.shape)
+    worst = cells[row][column]
+    named = f"{worst.corruptions[0].replace('_', ' ')} {worst.severity}, {worst.stream}, B = {worst.batch_size}"
+    return (
+        f"| {title} | {gains.size} | {100 * (gains < 0).mean():.1f} % | {100 * (gains < -0.5).mean():.1f} % "
+        f"| {gains.min():+.1f} ({named}) | {gains.mean():+.1f} |"
+    )
+
+
+def draw(maps: list[tuple[Map, np.ndarray]], path: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    from matplotlib import pyplot as plt
+    from matplotlib.colors import TwoSlopeNorm
+
+    figure, axes = plt.subplots(1, len(maps), figsize=(4.2 * len(maps), 9.5), sharey=True, layout="constrained")
+    limit = max(5.0, *(float(-gains.min()) for _, gains in maps))
+    scale = TwoSlopeNorm(0, -limit, max(float(gains.max()) for _, gains in maps))
+    for axis, (one, gains) in zip(np.atleast_1d(axes), maps, strict=True):
+        picture = axis.imshow(gains, cmap="RdBu", norm=scale, aspect="auto", interpolation="nearest")
+        axis.set_title(one.title, fontsize=10)
+        names = [f"{size}" for _ in SCENARIOS for size in BATCH_SIZES]
+        axis.set_xticks(range(len(names)), names, fontsize=7)
+        for i, scenario in enumerate(SCENARIOS):
+            axis.text(
+                3 * i + 1, len(gains) + 1.2, str(scenario).partition(", seed")[0], ha="center", va="top", fontsize=6
+            )
+            axis.axvline(3 * i - 0.5, color="black", linewidth=0.6)
+        for r, c in np.argwhere(gains < -0.5):
+            axis.text(c, r, f"{gains[r, c]:.0f}" if gains[r, c] <= -1 else "·", ha="center", va="center", fontsize=5)
+    rows = maps[0][0].cells
+    labels = [
+        f"{row[0].corruptions[0].replace('_', ' ')} {row[0].severity}" if row[0].corruptions[0] != CLEAN else "clean"
+        for row in rows
+    ]
+    np.atleast_1d(axes)[0].set_yticks(range(len(labels)), labels, fontsize=7)
+    figure.supxlabel("batch size, by scenario", fontsize=9)
+    figure.colorbar(picture, ax=axes, shrink=0.5, label="points against Source")
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), metavar="METHOD")
+    parser.add_argument("--paper", nargs="*", default=[], metavar="METHOD", help="these also as the paper has them")
+    parser.add_argument("--images", type=int, default=1000, help="of the 2,000 embedded ones (default: 1000)")
+    parser.add_argument("--store", type=Path, default=Path("degradation.db"))
+    parser.add_argument("--out", type=Path, default=Path("degradation.png"), help="the picture")
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+
+    place = Place(images=options.images)
+    maps = [Map.of(place, method, (), f"{method}, as the paper") for method in options.paper]
+    maps += [Map.of(place, method, OURS, f"{method}, our defaults") for method in options.methods]
+    asked = [cell for one in maps for row in one.cells for cell in row]
+    accuracy = results([*map(source_of, asked), *asked], options.store, options.workers)
+    gains = [np.array([[accuracy(c) - accuracy(source_of(c)) for c in row] for row in one.cells]) for one in maps]
+    print("| | cells | below Source | more than 0.5 below | worst | mean gain |\n|---|---|---|---|---|---|")
+    for one, gain in zip(maps, gains, strict=True):
+        print(summary(one.title, gain, one.cells))
+    draw(list(zip(maps, gains, strict=True)), options.out)
+    print(f"\n{options.out}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
