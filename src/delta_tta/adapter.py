@@ -167,6 +167,7 @@ class Adapter(nn.Module):
                 "samples": self._signals.samples,
                 **states.capture(self._learner, self._schedule),
             }
+        state = states.seal(state)
         if as_part.get("destination") is None:
             return state
         as_part["destination"][prefix + "adaptation"] = state  # the adapter is part of a larger module
