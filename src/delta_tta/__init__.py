@@ -8,6 +8,7 @@ logits = model(images)
 from . import corruptions, data, metrics, models, streams
 from .adapt import adapt
 from .adapter import Adapter
+from .checkpoints import Checkpointer, load_state, save_state
 from .errors import (
     DataError,
     DeltaError,
@@ -30,6 +31,7 @@ __version__ = "0.1.0"
 __all__ = [
     "PRESETS",
     "Adapter",
+    "Checkpointer",
     "DataError",
     "DeltaError",
     "Guard",
@@ -45,9 +47,11 @@ __all__ = [
     "adapt",
     "corruptions",
     "data",
+    "load_state",
     "methods",
     "metrics",
     "models",
     "register_norm",
+    "save_state",
     "streams",
 ]

@@ -175,6 +175,7 @@ class Adapter(nn.Module):
                 "guard": {} if self._watch is None else self._watch.memory(),
                 **states.capture(self._learner, self._schedule),
             }
+        state = states.seal(state)
         if as_part.get("destination") is None:
             return state
         as_part["destination"][prefix + "adaptation"] = state  # the adapter is part of a larger module

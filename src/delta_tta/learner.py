@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -107,12 +108,14 @@ class Learner:
             logits = self._logits(x) if self.objective is None else self._learnable(x)
         with torch.no_grad():
             answer = self._answer(x, logits.detach())
-        if watch is not None and watch.collapsed(
-            x, logits
-        ):  # after the answer: LAME reads the features of the last run
-            done = watch.roll_back()
-            return self.predict(x), lambda: self._not_learnt(done)
-        return answer.clone() if later else answer, lambda: self._learn(logits)
+        mark = None
+        if watch is not None:
+            mark = watch.mark()
+            with watch.undone_if_it_fails():
+                if watch.collapsed(x, logits):  # after the answer: LAME reads the features of the last run
+                    done = watch.roll_back()
+                    return self.predict(x), lambda: self._not_learnt(done)
+        return answer.clone() if later else answer, lambda: self._learn(logits, mark)
 
     def _choose_start(self, x: Tensor) -> None:
         """Let moving averages that have not started do so between the source and this batch, as its classes allow.
@@ -153,9 +156,10 @@ class Learner:
             return logits
         return self.answering(x, logits, lambda images: self._logits(images).detach())
 
-    def _learn(self, logits: Tensor) -> Outcome:
+    def _learn(self, logits: Tensor, mark: dict[str, Any] | None) -> Outcome:
+        undone = contextlib.nullcontext() if self.watch is None else self.watch.undone_if_it_fails(mark)
         try:
-            with torch.autocast(logits.device.type, enabled=False):
+            with undone, torch.autocast(logits.device.type, enabled=False):
                 if self.ranks is not None:
                     logits = self.ranks.join(at_least_float32(logits))
                     if not len(logits):

@@ -122,6 +122,13 @@ class Worker:
             done, self._pending = self._pending, None
             done.result()
 
+    def settled(self) -> bool:
+        """Wait likewise, but only say whether the last task succeeded; what it raised is left for `wait`."""
+        if self._pending is None:
+            return True
+        wait([self._pending])
+        return self._pending.exception() is None
+
     def __reduce__(self) -> tuple[type[Worker], tuple[Any, ...]]:
         """A copy is a new worker: threads cannot be copied."""
         return Worker, ()

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .digests import checksum
 from .errors import StateError
 from .learner import Learner
 from .norms.layers import MovingAverage
@@ -19,7 +20,7 @@ from .schedules import Every
 from .settings import Settings
 
 OPTIMIZER_STATE = {"adam": {"step", "exp_avg", "exp_avg_sq"}, "sgd": {"momentum_buffer"}}
-FORMAT = "delta-tta state 1"
+FORMAT = "delta-tta state 2"
 HARMLESS = {"background", "sync", "guard"}
 """Settings that do not change what a state means, so it may travel between their values."""
 
@@ -28,6 +29,7 @@ def capture(learner: Learner, schedule: Every) -> dict[str, Any]:
     """Copy everything that reset() would undo."""
     optimizer = learner.optimizer.state if learner.optimizer is not None else {}
     return {
+        "model": learner.subject.architecture,
         "classes": learner.classes,
         "parameters": {name: p.detach().clone() for name, p in learner.subject.parameters.items()},
         "statistics": {
@@ -44,13 +46,41 @@ def capture(learner: Learner, schedule: Every) -> dict[str, Any]:
     }
 
 
-def check(state: Mapping[str, Any], recipe: Recipe, settings: Settings, learner: Learner) -> None:
-    """Raise unless the state was saved by an adapter like this one."""
-    if not isinstance(state, Mapping) or state.get("format") != FORMAT:
-        found = state.get("format") if isinstance(state, Mapping) else type(state).__name__
+def seal(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state with a checksum of all else in it."""
+    content = {key: value for key, value in state.items() if key != "checksum"}
+    return {**content, "checksum": checksum(content)}
+
+
+def check_whole(state: Any) -> None:
+    """Raise unless the state, of this format or a later one, is as it was sealed."""
+    found = state.get("format") if isinstance(state, Mapping) else type(state).__name__
+    sealed = isinstance(state, Mapping) and "checksum" in state
+    if not sealed and found != FORMAT:
         raise StateError(f"Expected a state saved by an adapter ({FORMAT!r}), but found {found!r}.")
     try:
+        expected, came = state.get("checksum"), seal(state)["checksum"]
+    except Exception as error:  # content that was never in a state can raise anything
+        raise StateError(f"The state is damaged: {type(error).__name__}: {error}; load an intact copy.") from error
+    if expected != came:
+        raise StateError(
+            f"Expected a state with checksum {str(expected)[:16]}…, but its content has {came[:16]}…: it was damaged "
+            "or changed after it was saved; load an intact copy."
+        )
+
+
+def check(state: Mapping[str, Any], recipe: Recipe, settings: Settings, learner: Learner) -> None:
+    """Raise unless the state is whole and was saved by an adapter like this one."""
+    check_whole(state)
+    if state.get("format") != FORMAT:
+        raise StateError(f"Expected a state saved by an adapter ({FORMAT!r}), but found {state.get('format')!r}.")
+    try:
         _check_origin(state, recipe, settings)
+        if state["model"] != learner.subject.architecture:
+            raise StateError(
+                f"Expected a state of this model ({learner.subject.architecture}), but it was saved for another model "
+                f"({state['model']}); load it into an adapter around that one."
+            )
         _check_fit(state, learner)
     except (KeyError, AttributeError, TypeError) as error:
         raise StateError(f"The state is damaged: {type(error).__name__}: {error}.") from error
@@ -89,7 +119,8 @@ def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
     if not fits:
         raise StateError("The state's layers have other names or sizes: it was saved for another model.")
     cache = state["cache"]
-    counts = isinstance(state["step"], int) and isinstance(state["samples"], int)
+    counts = all(isinstance(state[key], int) for key in ("step", "samples"))
+    counts = counts and isinstance(state["classes"], (int, type(None)))
     if not counts or not all(
         _memory_fits(state[room], state["classes"], shapes) for room in ("objective", "reweighting", "pace")
     ):
@@ -98,6 +129,8 @@ def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
         shapes if isinstance(learner.objective, Eata) else {}
     ):
         raise StateError("The state is damaged: its Fisher information belongs to other parameters.")
+    if state["guard"] and state["guard"].keys() != {"refused", "rollbacks", "counts", "drift", "good"}:
+        raise StateError("The state is damaged: what its guard remembers makes no sense.")
     if cache is not None and not isinstance(cache, Tensor):
         raise StateError("The state is damaged: its cached samples are not a tensor.")
 

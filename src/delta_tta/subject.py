@@ -9,6 +9,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 
+from .digests import architecture
 from .distributed import Ranks
 from .errors import ModelError
 from .norms import AdaptiveNorm, NormSites, Phase
@@ -34,6 +35,7 @@ class Subject:
         self._sites = NormSites(model)
         self.parameters = _declared_parameters(model, recipe, self._sites)
         _check(model, recipe, self._sites, self.parameters)
+        self.architecture = architecture(model)
 
         self._training = {module: module.training for module in model.modules()}
         self._requires_grad = {p: p.requires_grad for p in model.parameters()}

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -71,6 +73,20 @@ class Watch:
         self._compared = 0
         self._agreed = 0
         self._drift = 0.0  # at the last verdict
+
+    @contextmanager
+    def undone_if_it_fails(self, mark: dict[str, Any] | None = None) -> Iterator[None]:
+        """Forget, where a batch fails, that it was ever counted: since `mark`, or since now."""
+        mark = self.mark() if mark is None else mark
+        try:
+            yield
+        except BaseException:
+            vars(self).update(mark)
+            raise
+
+    def mark(self) -> dict[str, Any]:
+        """Return what is counted now, for `undone_if_it_fails`."""
+        return dict(vars(self))
 
     def distrusts(self, x: Tensor) -> bool:
         """Whether the batch's own statistics, which are to normalise it, come from a single sample."""

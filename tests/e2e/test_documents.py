@@ -63,6 +63,16 @@ def test_the_page_on_the_laboratory_runs(capsys, tmp_path):
     assert experiment.cells()[0].samples == 1000
 
 
+def test_the_page_on_services_runs(tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    names = {"network": conv_net(), "stream": batches(5), "torch": torch}
+    for example in examples("docs/services.md"):
+        exec(example, names)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["adapted.pt", "checkpoints"]
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000000005.pt"]
+    assert not caplog.records
+
+
 def test_links_between_documents_lead_somewhere():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
@@ -101,6 +111,7 @@ def test_docstrings_run(name):
 def test_the_public_names():
     assert sorted(delta_tta.__all__) == [
         "Adapter",
+        "Checkpointer",
         "DataError",
         "DeltaError",
         "InputError",
@@ -116,10 +127,12 @@ def test_the_public_names():
         "adapt",
         "corruptions",
         "data",
+        "load_state",
         "methods",
         "metrics",
         "models",
         "register_norm",
+        "save_state",
         "streams",
     ]
     assert all(hasattr(delta_tta, name) for name in delta_tta.__all__)
