@@ -65,7 +65,7 @@ class Checkpointer:
         for name, value in (("every", every), ("keep", keep)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise SettingError(f"Expected `{name}` to be an integer of at least 1, but got {value!r}.")
-        self.folder = Path(folder)
+        self.folder = Path(folder).absolute()  # wherever the program goes
         self.every = every
         self.keep = keep
         self.step = 0
@@ -93,7 +93,8 @@ class Checkpointer:
             self.resumed = self._resume(adapter)
             self.step = adapter.signals.step if self.resumed is None else _number(self.resumed)
             for leftover in self.folder.glob(".step-*.tmp"):  # of a process that was killed
-                leftover.unlink(missing_ok=True)
+                with suppress(OSError):
+                    leftover.unlink()
             self.adapter, self._due = adapter, False
             self._hooks = [
                 adapter.register_forward_pre_hook(self._begin),

@@ -65,6 +65,16 @@ def test_the_newest_are_kept_and_nothing_else_is_touched(tmp_path):
     assert (checkpoints.failures, checkpoints.last_error) == (0, None)
 
 
+def test_the_folder_stays_the_same_when_the_program_goes_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    adapter = adapter_of()
+    with Checkpointer("here").attach(adapter):
+        (tmp_path / "there").mkdir()
+        monkeypatch.chdir("there")
+        adapter(batches(1)[0])
+    assert names(tmp_path / "here") == ["step-000000001.pt"]
+
+
 def test_files_are_numbered_on_after_a_reset_and_after_a_restart(tmp_path):
     adapter = adapter_of()
     xs = batches(4, size=4)
