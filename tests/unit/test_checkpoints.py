@@ -205,7 +205,7 @@ def failing():
 
 def test_an_update_that_fails_in_the_background_is_raised_by_the_next_call_not_by_the_saving(tmp_path):
     net, part = failing()
-    adapter = adapter_of(net, background=True)
+    adapter = adapter_of(net, background=True, update="every")
     checkpoints = Checkpointer(tmp_path, every=2).attach(adapter)
     a, b, c, d = batches(4, size=4)
     adapter(a)
@@ -226,7 +226,7 @@ def test_an_update_that_fails_in_the_background_is_raised_by_the_next_call_not_b
     with pytest.raises(ArithmeticError, match="again"):
         checkpoints.save()
     assert checkpoints.step == 4
-    fresh = adapter_of(failing()[0])
+    fresh = adapter_of(failing()[0], update="every")
     assert Checkpointer(tmp_path).attach(fresh).step == 4  # it was saved all the same
     assert same_state(fresh, adapter)
 
