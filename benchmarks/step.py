@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import delta_tta
 from baselines import FormulaNorm, PlainDelta, PlainTent
+from delta_tta.guard import Guard
 from delta_tta.norms.statistics import Observation
 from delta_tta.norms.tbr import Renormalise
 from delta_tta.prediction import Prediction
@@ -139,6 +140,21 @@ def slow_update() -> Row:
     return "(slow update, B = 1, L = 64 / eval)", ratio(times, "slow", "eval"), float("inf"), None
 
 
+def guard_share(size: int) -> Row:
+    """What the guard costs on average: many steps, among them those at which the model is compared with its twin."""
+    build, pixels = NETWORKS["CIFAR ResNet-20"]
+    net, x = build(), torch.randn(size, 3, pixels, pixels)
+    free, watched = (adapted(copy.deepcopy(net), guard=guard) for guard in ("off", "on"))
+    rounds = Guard().every + 1
+
+    def steps_of(adapter: delta_tta.Adapter) -> None:
+        for _ in range(rounds):
+            adapter(x)
+
+    times = interleaved({"off": lambda: steps_of(free), "on": lambda: steps_of(watched)}, 10)
+    return "guard on / off", ratio(times, "on", "off"), 1.02, None
+
+
 def show(setting: str, row: Row) -> bool:
     what, value, bar, stretch = row
     number = f"{value:.1e}" if value < 1e-3 else f"{value:.3f}"
@@ -167,6 +183,7 @@ def main() -> None:
             setting = f"{name} {NETWORKS[name][1]}px, B = {size}"
             fine += [show(setting, row) for row in steps(name, size, options.seconds)]
     fine.append(show("ResNet-18 64px, B = 64", dot_share(64)))
+    fine += [show(f"CIFAR ResNet-20 32px, B = {size}", guard_share(size)) for size in options.batch_sizes]
     show("CIFAR ResNet-20 32px", slow_update())
     print(f"\n{sum(fine)} of {len(fine)} bars met.")
 
