@@ -103,11 +103,20 @@ def draw(maps: list[tuple[Map, np.ndarray]], path: Path) -> None:
         axis.set_xticks(range(len(names)), names, fontsize=7)
         for i, scenario in enumerate(SCENARIOS):
             axis.text(
-                3 * i + 1, len(gains) + 1.2, str(scenario).partition(", seed")[0], ha="center", va="top", fontsize=6
+                3 * i + 1,
+                len(gains) + 1.2,
+                str(scenario).partition(", seed")[0].replace(" (", "\n("),
+                ha="center",
+                va="top",
+                fontsize=6,
             )
             axis.axvline(3 * i - 0.5, color="black", linewidth=0.6)
         for r, c in np.argwhere(gains < -0.5):
-            axis.text(c, r, f"{gains[r, c]:.0f}" if gains[r, c] <= -1 else "·", ha="center", va="center", fontsize=5)
+            text, colour = (
+                f"{gains[r, c]:.0f}" if gains[r, c] <= -1 else "·",
+                "white" if gains[r, c] < -0.6 * limit else "black",
+            )
+            axis.text(c, r, text, ha="center", va="center", fontsize=5, color=colour)
     rows = maps[0][0].cells
     labels = [
         f"{row[0].corruptions[0].replace('_', ' ')} {row[0].severity}" if row[0].corruptions[0] != CLEAN else "clean"
