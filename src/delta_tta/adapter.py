@@ -101,10 +101,11 @@ class Adapter(nn.Module):
     def signals(self) -> Signals:
         """What happened at the last batch."""
         try:
-            self.wait()
+            with self._turn():
+                self._worker.wait()
+                return self._signals
         except AttributeError as error:  # torch would report it as "no attribute 'signals'"
             raise RuntimeError("The background update failed.") from error
-        return self._signals
 
     def wait(self) -> None:
         """Wait for the background update, if one is running, and raise what it raised."""
