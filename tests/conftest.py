@@ -6,6 +6,8 @@ import hypothesis
 import pytest
 import torch
 
+import campaign
+
 torch.set_num_threads(1)
 hypothesis.settings.register_profile(
     "default",
@@ -13,9 +15,17 @@ hypothesis.settings.register_profile(
     derandomize=bool(os.environ.get("CI")),
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
 )
+# --hypothesis-profile=campaign: long runs by hand, where the number of cases matters and nothing may stop early
+hypothesis.settings.register_profile("campaign", hypothesis.settings.get_profile("default"), max_examples=12_000)
 hypothesis.settings.load_profile("default")
 
 
 @pytest.fixture(autouse=True)
 def _same_numbers_every_time():
     torch.manual_seed(0)
+
+
+def pytest_terminal_summary(terminalreporter):
+    if campaign.CASES:
+        terminalreporter.section("bad batches")
+        terminalreporter.write_line("\n".join(campaign.table()))

@@ -106,10 +106,11 @@ class Adapter(nn.Module):
     def signals(self) -> Signals:
         """What happened at the last batch."""
         try:
-            self.wait()
+            with self._turn():
+                self._worker.wait()
+                return self._signals
         except AttributeError as error:  # torch would report it as "no attribute 'signals'"
             raise RuntimeError("The background update failed.") from error
-        return self._signals
 
     def wait(self) -> None:
         """Wait for the background update, if one is running, and raise what it raised."""
@@ -255,11 +256,20 @@ class Adapter(nn.Module):
         """Return the batch, and what is wrong with its values where the guard lets it pass, with 0 in their place."""
         if not isinstance(images, Tensor):
             raise InputError(f"Expected a batch of images as a tensor, but got {type(images).__name__}.")
+        odd_floats = images.is_floating_point() and images.element_size() == 1  # which nothing can be computed with
+        if images.layout != torch.strided or images.is_nested or images.is_quantized or images.is_meta or odd_floats:
+            raise InputError(
+                f"Expected a dense tensor of ordinary numbers, but got {'a nested one of ' if images.is_nested else ''}"
+                f"{images.dtype}, {images.layout}, on {images.device}. Convert it, for example with .to_dense(), "
+                ".dequantize() or .float()."
+            )
         if images.dim() < 2 or (images.numel() == 0 and not (self.settings.sync and len(images) == 0)):
             raise InputError(
                 f"Expected a batch with at least one sample, such as (B, C, H, W), but got shape {tuple(images.shape)}."
             )
         x = images.detach()
+        if type(x) is not Tensor and type(x).__torch_dispatch__ is Tensor.__torch_dispatch__:
+            x = x.as_subclass(Tensor)  # a subclass would pass itself on to all that is made from it, the state included
         # the sum of finite numbers is finite unless it overflows: one quick pass, and a sure one only in doubt
         if x.is_floating_point() and not x.sum().isfinite() and not x.isfinite().all():
             bad = (~x.isfinite()).flatten(1).any(1).nonzero().flatten().tolist()

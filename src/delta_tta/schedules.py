@@ -36,10 +36,12 @@ class Every:
     def _with_cache(self, x: Tensor) -> Tensor:
         if self.cache is None:
             return x.clone()
-        if self.cache.shape[1:] != x.shape[1:]:
+        kept, came = ((tuple(t.shape[1:]), t.dtype, t.device) for t in (self.cache, x))
+        if kept != came:  # torch.cat would convert a type, so that the model gets what it would refuse alone
             raise InputError(
-                f"Expected samples of shape {tuple(self.cache.shape[1:])} like the ones kept for the next update, "
-                f"but got {tuple(x.shape[1:])}. Call reset() before the shape changes, or use update='every'."
+                f"Expected samples of shape {kept[0]} like the ones kept for the next update ({kept[1]} on {kept[2]}), "
+                f"but got {came[0]} ({came[1]} on {came[2]}). Call reset() before the shape changes, or use "
+                "update='every'."
             )
         return torch.cat([self.cache, x])
 
@@ -78,7 +80,10 @@ class Window(Every):
 
         def update() -> Outcome:
             outcome = learn()
-            self.cache = window[-self.length :]
+            if not (outcome.skipped or "").startswith(
+                "not finite"
+            ):  # such samples would spoil every window they are in
+                self.cache = window[-self.length :]
             return outcome
 
         return logits[-len(x) :], update

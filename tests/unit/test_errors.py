@@ -19,6 +19,13 @@ from nets import batches, conv_net, flatten, group_norm
         (torch.randint(0, 255, (4, 3, 8, 8), dtype=torch.uint8), "torch.float32 on cpu), but got torch.uint8"),
         (torch.randn(4, 3, 8, 8, dtype=torch.float64), "but got torch.float64"),
         (torch.full((4, 3, 8, 8), float("nan")), "samples [0, 1, 2, 3]"),
+        (
+            torch.randn(4, 3, 8, 8).to_sparse(),
+            "dense tensor of ordinary numbers, but got torch.float32, torch.s",
+        ),
+        (torch.randn(4, 3, 8, 8).to_mkldnn(), "torch._mkldnn, on cpu"),
+        (torch.randn(4, 3, 8, 8, device="meta"), "on meta"),
+        (torch.randn(4, 3, 8, 8).to(torch.float8_e4m3fn), ".float()"),
     ],
 )
 def test_bad_batches(images, teaches):
@@ -32,6 +39,22 @@ def test_bad_batches(images, teaches):
         assert teaches in str(error.value)
         assert adapter.signals.step == 0
         assert torch.equal(adapter(good), first)
+
+
+class Marked(torch.Tensor):
+    """Everything made from it is of its kind."""
+
+
+@pytest.mark.parametrize("update", ["every", "slow", "window"])
+def test_a_subclass_of_tensor_is_a_tensor(update):
+    marked, plain = (delta_tta.adapt(conv_net(), "tent+delta", update=update, length=20) for _ in range(2))
+    for x in batches(3):
+        logits = marked(x.as_subclass(Marked))
+        assert type(logits) is torch.Tensor
+        assert torch.equal(logits, plain(x))
+        state = flatten(marked.state_dict())
+        assert all(type(value) is torch.Tensor for value in state.values())
+        assert all(torch.equal(value, state[key]) for key, value in flatten(plain.state_dict()).items())
 
 
 def test_huge_but_finite_input_is_not_called_infinite():

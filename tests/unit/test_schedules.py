@@ -118,6 +118,29 @@ def test_samples_of_another_shape_are_refused_before_anything_changes(update):
 
 
 @pytest.mark.parametrize("update", ["slow", "window"])
+def test_samples_of_another_type_are_refused_and_not_converted(update):
+    """Beside kept samples in floats, a byte would become a float up to 255, which the model would have refused."""
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", update=update, length=8)
+    good = batches(1, size=3)[0]
+    adapter(good)
+    with pytest.raises(InputError, match=r"torch\.float32 on cpu\), but got .*torch\.uint8"):
+        adapter(good.to(torch.uint8))
+    assert adapter.signals.samples == 3
+
+
+@pytest.mark.parametrize("method", ["tent", "tent+delta"])
+def test_a_window_does_not_keep_samples_that_overflow(method):
+    adapter, twin = (delta_tta.adapt(conv_net(), method, update="window", length=8, lr=0.1) for _ in range(2))
+    first, bad, *rest = batches(4, size=3)
+    adapter(first), twin(first)
+    adapter(bad.sign() * 3e38)
+    assert adapter.signals.skipped.startswith("not finite")
+    for x in rest:
+        assert torch.equal(adapter(x), twin(x))
+        assert adapter.signals.skipped is None
+
+
+@pytest.mark.parametrize("update", ["slow", "window"])
 def test_the_callers_buffer_may_be_reused(update):
     results = []
     for reuse in (False, True):
