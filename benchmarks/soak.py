@@ -67,7 +67,8 @@ def run(method: str, batches: int, size: int, seed: int, settings: dict[str, Any
     net = trained(stream)
     source = [stream.clean(32)[0] for _ in range(8)] if "eata" in method else None
     plain = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)} if method in ("cotta", "memo", "tta") else {}
-    adapter = delta_tta.adapt(copy.deepcopy(net), method, source=source, **{**plain, **settings})
+    usual = {"update": "every", **plain}
+    adapter = delta_tta.adapt(copy.deepcopy(net), method, source=source, **{**usual, **settings})
     return watch(adapter, net, lambda i: stream.batch(i, size), batches)
 
 

@@ -28,18 +28,20 @@ ADAPTERS = {
     "ent-w+delta": ("ent-w+delta", {}),
     "eta": ("eta", {}),
     "lame": ("lame", {}),
+    "unguarded": ("tent+delta", {"guard": "off"}),
+    "auto": ("tent+delta", {"update": "auto", "length": 8}),
     "slow": ("tent+delta", {"update": "slow", "length": 8}),
     "window": ("tent+delta", {"update": "window", "length": 8}),
     "tent in a window": ("tent", {"update": "window", "length": 8}),
     "background": ("tent+delta", {"background": True}),
     "slow in background": ("tent+delta", {"update": "slow", "length": 8, "background": True}),
 }
-ALONE = ("tema", "tent+delta", "ent-w+delta", "slow", "window", "background", "slow in background")
+ALONE = ("tema", "tent+delta", "ent-w+delta", "unguarded", "auto", "slow", "window", "background", "slow in background")
 """In these the answer to a sample does not depend on the others of its batch."""
 ENDS = ("answered", "skipped", "refused", "model's error")
-BENIGN = ("no sample passed", "collecting samples")
+BENIGN = ("no sample passed", "collecting samples", "a single sample")
 """Skipped for other reasons than the batch being bad."""
-LEARNT = ("parameters", "statistics", "optimizer", "objective", "reweighting", "fisher", "classes", "cache")
+LEARNT = ("parameters", "statistics", "optimizer", "objective", "reweighting", "pace", "fisher", "classes", "cache")
 
 CASES: Counter[tuple[str, str]] = Counter()
 """How often each kind of batch ended in each way."""
@@ -82,7 +84,7 @@ class Case:
     def adapter(self):
         """An adapter that has seen the good batches that come before."""
         method, settings = ADAPTERS[self.who]
-        adapter = delta_tta.adapt(NETS[self.net](), method, lr=0.02, **settings)
+        adapter = delta_tta.adapt(NETS[self.net](), method, lr=0.02, **{"update": "every", **settings})
         for x in self.first:
             adapter(x)
         adapter.wait()
@@ -142,7 +144,7 @@ class Case:
         elif ended == "skipped":
             assert logits.isfinite().all() or "not finite: prediction" in skipped
             # the cache of slow held good samples, too, and is empty now
-            same = [part for part in LEARNT if part != "cache" or "slow" not in self.who]
+            same = [part for part in LEARNT if part != "cache" or ("slow" not in self.who and self.who != "auto")]
             assert_same_state({part: after[part] for part in same}, {part: before[part] for part in same})
         assert all(t.isfinite().all() for t in flatten({part: after[part] for part in LEARNT}).values())
         if clean is not None:

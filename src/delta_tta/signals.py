@@ -25,6 +25,11 @@ class Outcome:
     frequencies: Tensor | None = None
     skipped: str | None = None
 
+    @property
+    def spoilt(self) -> bool:
+        """Whether the batch was not learnt from because something is wrong with it."""
+        return (self.skipped or "").startswith(("not finite", "out of proportion"))
+
 
 @dataclass(frozen=True, eq=False)
 class Signals(Outcome):

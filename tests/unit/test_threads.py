@@ -134,7 +134,7 @@ def test_every_answer_is_the_one_of_its_turn(method, schedule):
 
 def test_signals_are_of_one_moment():
     """Somebody else's batch comes as soon as the reader of the signals has had his turn."""
-    adapter = delta_tta.adapt(conv_net(), "tent+delta", background=True)
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", background=True, update="every")
     first, second = batches(2, size=3)
     adapter(first)
 
