@@ -23,7 +23,7 @@ class Settings:
         optimizer: "sgd" (momentum 0.9) or "adam" (betas 0.9, 0.999); no weight decay.
         lr: learning rate.
         alpha: α of TBR and TEMA, the share of the old moving average that stays at each batch.
-        alpha_b: α of TBR-B, likewise, of the share 1−α for a batch whose samples weigh 1 on average.
+        alpha_b: α of TBR-B, likewise, at a batch whose samples weigh 1 on average.
         lam_b: λ of TBR-B, the share of the old class frequencies that stays at each batch.
         clip_b: the most a sample may weigh in the statistics of TBR-B.
         init: where the moving averages start: the "first" batch, the source model ("inherit"), or "auto":
