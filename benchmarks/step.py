@@ -47,7 +47,7 @@ def steps(name: str, size: int, seconds: float) -> Iterator[Row]:
     ours, frozen = adapted(copy.deepcopy(net)), adapted(copy.deepcopy(net))
     wide = adapted(copy.deepcopy(net).to(memory_format=torch.channels_last))
     background = adapted(copy.deepcopy(net), background=True)
-    tema = adapted(copy.deepcopy(net), "tema")
+    tema, balanced = adapted(copy.deepcopy(net), "tema"), adapted(copy.deepcopy(net), "tent+delta-b")
     frozen(x)
 
     def plain_eval() -> Tensor:
@@ -60,6 +60,7 @@ def steps(name: str, size: int, seconds: float) -> Iterator[Row]:
             "tent": lambda: tent(x),
             "formula": lambda: formula(x),
             "ours": lambda: ours(x),
+            "balanced": lambda: balanced(x),
             "channels last": lambda: wide(last),
             "frozen": lambda: frozen.predict(x),
             "background": lambda: background(x),
@@ -71,6 +72,8 @@ def steps(name: str, size: int, seconds: float) -> Iterator[Row]:
     small = size < 64
     yield "step / TENT", ratio(times, "ours", "tent"), 1.20 if small else 1.10, 1.10 if small else 0.85
     yield "(step / TENT, channels_last)", ratio(times, "channels last", "tent"), float("inf"), None
+    what, bar = ("(delta-b step / delta step)", float("inf")) if small else ("delta-b step / delta step", 1.05)
+    yield what, ratio(times, "balanced", "ours"), bar, None
     yield "step / plain formula", ratio(times, "ours", "formula"), 0.55 if pixels <= 32 else 0.75, None
     yield "frozen / eval", ratio(times, "frozen", "eval"), 1.10, 1.02
     yield "background latency / eval", ratio(times, "background", "eval"), 1.25, 1.05

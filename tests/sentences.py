@@ -9,7 +9,8 @@ import delta_tta
 from delta_tta.recipe import parse, sentences
 from nets import batches, conv_net
 
-WORDS_OF = {method: set(str(method).replace("delta", "tbr+dot").split("+")) for method in sentences()}
+LONG = {"delta-b": "tbr-b+dot", "delta": "tbr+dot"}
+WORDS_OF = {m: {w for part in m.split("+") for w in LONG.get(part, part).split("+")} for m in sentences()}
 
 
 def cover(size):

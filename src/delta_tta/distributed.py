@@ -40,6 +40,7 @@ class Ranks:
         self.broken: str | None = None  # why this rank is out of step; it then takes part in nothing more
         self._room = 0  # rows of logits that every rank has agreed to send
         self._sent = 0
+        self.share = slice(0)  # which rows of the logits that were joined last are this rank's
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Ranks:
         """A group cannot be copied; a copy of the adapter belongs to the same."""
@@ -87,6 +88,7 @@ class Ranks:
             self._room = max(sizes)
         rows = [everybody[rank, 1 : 1 + size] for rank, size in enumerate(sizes)]
         rows[self.own] = logits
+        self.share = slice(sum(sizes[: self.own]), sum(sizes[: self.own + 1]))
         return torch.cat(rows)
 
     def require_same(self, method: str, values: Mapping[str, Any]) -> None:

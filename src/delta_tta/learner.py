@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .answers import Answer
 from .errors import InputError, ModelError, SettingError
+from .norms.balanced import Balance, Balanced
 from .norms.layers import MovingAverage
 from .norms.statistics import at_least_float32
 from .objectives import Eata, Objective
@@ -33,7 +34,7 @@ Update = Callable[[], Outcome]
 
 
 class Learner:
-    """Owns the optimizer and what the objective and the reweighting remember."""
+    """Owns the optimizer and what the objective, the reweighting and the balance of the statistics remember."""
 
     def __init__(self, subject: Subject, recipe: Recipe, settings: Settings) -> None:
         self.subject = subject
@@ -41,11 +42,14 @@ class Learner:
         self.ranks = subject.phase.ranks
         self.objective: Objective | None = _build(recipe.objective, settings)
         self.reweighting: Reweighting | None = _build(recipe.reweighting, settings)
+        balanced = any(isinstance(norm, Balanced) for norm in subject.norms.values())
+        self.balance = Balance(settings) if balanced else None
         self.answering: Answer | None = (
             None if recipe.answer is None else WORDS[recipe.answer].build(subject.model, settings)
         )
         self.watch: Watch | None = None
-        self._paced = settings.pace == "diverse" and any(isinstance(n, MovingAverage) for n in subject.norms.values())
+        moving = any(isinstance(norm, MovingAverage) for norm in subject.norms.values())
+        self._paced = settings.pace == "diverse" and moving and not balanced  # the balance has a pace of its own
         self.normalises_alone = recipe.statistics == "bn" and settings.prior == 0 and bool(subject.norms)
         self._start()
 
@@ -54,6 +58,7 @@ class Learner:
         self.objective_memory: State = {}
         self.reweighting_memory: State = {}
         self.pace_memory: State = {}
+        self.balance_memory: State = {}
         self.optimizer = _optimizer(list(self.subject.parameters.values()), self.settings)
 
     def reset(self) -> None:
@@ -184,6 +189,8 @@ class Learner:
             memory = self.objective.next_state(prediction, self.objective_memory, selected)
 
         skipped = "no sample passed the threshold" if count == 0 else None
+        if self.balance is not None:
+            self.balance.weigh(prediction, self.balance_memory, self.subject.norms.values(), self.ranks)
         measured = [t for norm in self.subject.norms.values() for t in norm.measured()]
         learnt: dict[str, Sequence[Tensor | None]] = {
             "prediction": [prediction.p],
@@ -298,6 +305,8 @@ class Learner:
             if self.reweighting is not None:  # line 10
                 before = self.reweighting_memory
                 self.reweighting_memory = self.reweighting.next_state(prediction, before, selected)
+            if self.balance is not None:
+                self.balance_memory = self.balance.next_state(prediction, self.balance_memory)
             self.classes = prediction.classes
 
     @contextmanager

@@ -10,10 +10,13 @@ from . import norms, objectives, reweighting  # noqa: F401  (they register the w
 from .errors import MethodError, nearest
 from .words import WORDS, Room, Word
 
-ABBREVIATIONS = {"delta": ("tbr", "dot")}
+ABBREVIATIONS = {"delta": ("tbr", "dot"), "delta-b": ("tbr-b", "dot")}
 """Parts that stand for several."""
 
-LINES = {"delta": "the paper's method: tbr and dot together (DELTA, Zhao et al. 2023)"}
+LINES = {
+    "delta": "the paper's method: tbr and dot together (DELTA, Zhao et al. 2023)",
+    "delta-b": "tbr-b and dot together (ours)",
+}
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,9 @@ def parse(method: str) -> Recipe:
     words = [*itertools.chain.from_iterable(ABBREVIATIONS.get(part, (part,)) for part in parts)]
     for name in words:
         if [first, *words].count(name) > 1:
-            raise MethodError(f"{method!r} says {name!r} twice ('delta' is 'tbr+dot'); write it once.")
+            short = next((part for part in reversed(parts) if part in ABBREVIATIONS), "delta")
+            long = "+".join(ABBREVIATIONS[short])
+            raise MethodError(f"{method!r} says {name!r} twice ({short!r} is {long!r}); write it once.")
 
     for name in words:
         if name in WORDS[first].has:
@@ -92,10 +97,11 @@ def parse(method: str) -> Recipe:
                 f"{method!r} makes no sense: {reweightings[0]!r} weighs the samples of a loss, and {first!r} "
                 f"minimises none. Write {with_loss!r}, or {first!r} alone."
             )
-        if "tbr" in statistics:
+        if "tbr" in statistics or "tbr-b" in statistics:
+            equal = "; without one it equals TEMA" if "tbr" in statistics else ""
             raise MethodError(
-                f"{method!r} makes no sense: TBR is about the gradient of a loss, and {first!r} minimises none; "
-                f"without one it equals TEMA. Write {with_loss!r}, or 'tema'."
+                f"{method!r} makes no sense: TBR is about the gradient of a loss, and {first!r} minimises none{equal}. "
+                f"Write {with_loss!r}, or 'tema'."
             )
         if first != "bn" and statistics:
             raise MethodError(

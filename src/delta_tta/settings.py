@@ -24,6 +24,9 @@ class Settings:
         optimizer: "sgd" (momentum 0.9) or "adam" (betas 0.9, 0.999); no weight decay.
         lr: learning rate.
         alpha: α of TBR and TEMA, the share of the old moving average that stays at each batch.
+        alpha_b: α of TBR-B, likewise, at a batch whose samples weigh 1 on average.
+        lam_b: λ of TBR-B, the share of the old class frequencies that stays at each batch.
+        clip_b: the most a sample may weigh in the statistics of TBR-B.
         init: where the moving averages start: the "first" batch, the source model ("inherit"), or "auto": between the
             two, the nearer to the first batch, the more classes it shows (with pace="even": at it); at the source where
             the batch is too small.
@@ -63,6 +66,9 @@ class Settings:
     optimizer: Literal["sgd", "adam"] = "sgd"
     lr: float = 2.5e-4
     alpha: float = 0.95
+    alpha_b: float = 0.98
+    lam_b: float = 0.98
+    clip_b: float = 3.0
     init: Literal["first", "inherit", "auto"] = "auto"
     pace: Literal["diverse", "even"] = "diverse"
     lam: float = 0.95
@@ -96,6 +102,9 @@ class Settings:
             object.__setattr__(self, field.name, _typed(field.name, getattr(self, field.name), hints[field.name]))
         _require("lr", self.lr, 0 < self.lr < math.inf, "greater than 0 and finite")
         _require("alpha", self.alpha, 0 <= self.alpha <= 1, "between 0 and 1")
+        _require("alpha_b", self.alpha_b, 0 <= self.alpha_b <= 1, "between 0 and 1")
+        _require("lam_b", self.lam_b, 0 <= self.lam_b <= 1, "between 0 and 1")
+        _require("clip_b", self.clip_b, 0 < self.clip_b < math.inf, "greater than 0 and finite")
         _require("lam", self.lam, 0 <= self.lam <= 1, "between 0 and 1")
         _require("threshold", self.threshold, self.threshold is None or self.threshold > 0, "greater than 0")
         _require("similarity", self.similarity, 0 < self.similarity <= 1, "greater than 0 and at most 1")

@@ -32,15 +32,12 @@ def capture(learner: Learner, schedule: Every) -> dict[str, Any]:
         "model": learner.subject.architecture,
         "classes": learner.classes,
         "parameters": {name: p.detach().clone() for name, p in learner.subject.parameters.items()},
-        "statistics": {
-            name: {"mean": norm.mean.clone(), "std": norm.std.clone()}
-            for name, norm in _averages(learner).items()
-            if norm.mean is not None and norm.std is not None
-        },
+        "statistics": {name: averages for name, norm in _averages(learner).items() if (averages := norm.remembered())},
         "optimizer": {name: _copied(optimizer[p]) for name, p in learner.subject.parameters.items() if p in optimizer},
         "objective": _copied(learner.objective_memory),
         "reweighting": _copied(learner.reweighting_memory),
         "pace": _copied(learner.pace_memory),
+        "balance": _copied(learner.balance_memory),
         "fisher": _copied(learner.objective.fisher) if isinstance(learner.objective, Eata) else {},
         "cache": None if schedule.cache is None else schedule.cache.clone(),
     }
@@ -102,7 +99,7 @@ def _check_origin(state: Mapping[str, Any], recipe: Recipe, settings: Settings) 
 def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
     """Names and shapes must be this model's."""
     shapes = {name: p.shape for name, p in learner.subject.parameters.items()}
-    widths = {name: norm.source.num_features for name, norm in _averages(learner).items()}
+    averages = _averages(learner)
     fits = (
         {name: p.shape for name, p in state["parameters"].items()} == shapes
         and all(
@@ -111,18 +108,21 @@ def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
             and all(key == "step" or value.shape == shapes[name] for key, value in values.items())
             for name, values in state["optimizer"].items()
         )
-        and all(
-            pair.keys() == {"mean", "std"} and all(t.shape == (widths.get(name),) for t in pair.values())
-            for name, pair in state["statistics"].items()
-        )
+        and all(name in averages and averages[name].fits(kept) for name, kept in state["statistics"].items())
     )
     if not fits:
         raise StateError("The state's layers have other names or sizes: it was saved for another model.")
     cache = state["cache"]
     counts = all(isinstance(state[key], int) for key in ("step", "samples"))
     counts = counts and isinstance(state["classes"], (int, type(None)))
-    if not counts or not all(
-        _memory_fits(state[room], state["classes"], shapes) for room in ("objective", "reweighting", "pace")
+    known = learner.balance is not None and state["classes"] is not None
+    if (
+        not counts
+        or state["balance"].keys() != ({"f"} if known else set())
+        or not all(
+            _memory_fits(state[room], state["classes"], shapes)
+            for room in ("objective", "reweighting", "pace", "balance")
+        )
     ):
         raise StateError("The state is damaged: its counts or class frequencies make no sense.")
     if {name: f.shape for name, f in state["fisher"].items()} != (
@@ -159,7 +159,7 @@ def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None
             p.copy_(state["parameters"][name])
     averages = _averages(learner)
     for name, pair in state["statistics"].items():
-        averages[name].mean, averages[name].std = (follow(to_model, pair[key]).clone() for key in ("mean", "std"))
+        averages[name].recall({key: follow(to_model, value).clone() for key, value in pair.items()})
     if learner.optimizer is not None:
         for name, values in state["optimizer"].items():
             learner.optimizer.state[parameters[name]] = _copied(values)
@@ -168,6 +168,7 @@ def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None
         learner.objective.fisher = _copied(state["fisher"])
     learner.reweighting_memory = _copied(state["reweighting"])
     learner.pace_memory = _copied(state["pace"])
+    learner.balance_memory = _copied(state["balance"])
     schedule.cache = None if state["cache"] is None else state["cache"].clone()
     learner.classes = state["classes"]
     move(to_model, learner, schedule)
@@ -175,7 +176,8 @@ def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None
 
 def move(fn: Callable[[Tensor], Tensor], learner: Learner, schedule: Every) -> None:
     """Let every tensor that no module owns follow the model, whose parameters have been moved by fn."""
-    for memory in (learner.objective_memory, learner.reweighting_memory, learner.pace_memory):
+    memories = (learner.objective_memory, learner.reweighting_memory, learner.pace_memory, learner.balance_memory)
+    for memory in memories:
         memory.update({key: follow(fn, value) for key, value in memory.items()})
     for p, values in learner.optimizer.state.items() if learner.optimizer is not None else ():
         for key, value in values.items():

@@ -17,7 +17,19 @@ pytestmark = pytest.mark.xdist_group("sync")  # one launch serves them all
 
 SCRIPT = Path(__file__).parent / "script.py"
 STEPS = 11
-METHODS = ["bn", "tema", "tent", "pl", "ent-w", "eta", "tent+delta", "pl+delta", "ent-w+delta", "eta+delta"]
+METHODS = [
+    "bn",
+    "tema",
+    "tent",
+    "pl",
+    "ent-w",
+    "eta",
+    "tent+delta",
+    "pl+delta",
+    "ent-w+delta",
+    "eta+delta",
+    "tent+tbr-b",
+]
 SETTINGS = {"lr": 0.02, "optimizer": "sgd", "threshold": 0.9, "similarity": 0.9}
 SPECIAL = {
     "tent+delta": {"optimizer": "adam", "lr": 1e-3, "init": "inherit"},
@@ -26,6 +38,8 @@ SPECIAL = {
     "ent-w+tbr+kl-div": {"kl_weight": 3.0},
     "ent-w+tbr+sample-drop": {},
     "tent+tema": {"lr": 1e-4},
+    "tent+delta-b": {"lam_b": 0.5, "alpha_b": 0.8, "clip_b": 1.5},
+    "ent-w+tbr-b": {"lam_b": 0.7, "init": "inherit", "threshold": 0.2},
     "bn": {"prior": 5.0},
 }
 EVEN = [[6, 6]] * STEPS

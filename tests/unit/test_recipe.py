@@ -26,6 +26,9 @@ from delta_tta.recipe import Recipe, parse, sentences
         ("tent+dot+tbr", Recipe("tbr", "tent", "dot")),
         (" TENT + Delta ", Recipe("tbr", "tent", "dot")),
         ("Ent-W+DELTA", Recipe("tbr", "ent-w", "dot")),
+        ("tent+tbr-b", Recipe("tbr-b", "tent")),
+        ("tent+dot+tbr-b", Recipe("tbr-b", "tent", "dot")),
+        ("PL+DELTA-B+lame", Recipe("tbr-b", "pl", "dot", "lame")),
     ],
 )
 def test_meaning(method, recipe):
@@ -52,7 +55,11 @@ def test_meaning(method, recipe):
         ("bn+tbr", "or 'tema'"),
         ("tent+tbr+tema", "choose one"),
         ("tent+dot+dot", "twice"),
-        ("tent+delta+dot", "twice"),
+        ("tent+delta+dot", "twice ('delta' is 'tbr+dot')"),
+        ("tent+dot+delta-b", "twice ('delta-b' is 'tbr-b+dot')"),
+        ("tent+delta-b+tbr", "choose one"),
+        ("bn+tbr-b", "minimises none. Write 'tent+tbr-b'"),
+        ("tbr-b", "write 'tent+tbr-b'"),
         ("tema+tema", "twice"),
         (7, "string"),
     ],
@@ -66,7 +73,7 @@ def test_refusals_say_what_to_write(method, teaches):
 def test_every_sentence_reads_back_as_itself():
     found = sentences()
     with_a_loss = 3 * 6 + 2 * 5  # tent, pl, ent-w with no or one of 5 reweightings; eta and eata have div-w already
-    assert len(found) == len(set(found)) == 2 * (3 + 3 * with_a_loss) + 3  # with and without lame; cotta, memo, tta
+    assert len(found) == len(set(found)) == 2 * (3 + 4 * with_a_loss) + 3  # with and without lame; cotta, memo, tta
     for sentence in found:
         assert str(parse(sentence)) == sentence
 
@@ -74,7 +81,7 @@ def test_every_sentence_reads_back_as_itself():
 def test_methods_lists_every_word_with_a_line():
     listed = delta_tta.methods()
     assert list(listed)[:6] == ["source", "bn", "tema", "tent", "pl", "ent-w"]
-    assert {"+tbr", "+tema", "+dot", "+delta"} <= set(listed)
+    assert {"+tbr", "+tbr-b", "+tema", "+dot", "+delta", "+delta-b"} <= set(listed)
     assert all(line and "\n" not in line for line in listed.values())
 
 

@@ -1,10 +1,12 @@
-"""Which statistics normalise: the source's, the batch's, their moving average (TEMA), or TBR."""
+"""Which statistics normalise: the source's, the batch's, their moving average (TEMA), TBR, or balanced TBR."""
 
+from .balanced import Balanced
 from .layers import AdaptiveNorm, BatchStatistics, Phase, SourceStatistics, Tbr, Tema
 from .swap import NormSites, register_norm
 
 __all__ = [
     "AdaptiveNorm",
+    "Balanced",
     "BatchStatistics",
     "NormSites",
     "Phase",

@@ -5,7 +5,7 @@ What a layer observed becomes state only in `commit`, after the whole step has s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import torch
@@ -188,16 +188,18 @@ class BatchStatistics(AdaptiveNorm):
 class Pending:
     """What a layer observed and did not commit (not a module: setting its attributes must be quick)."""
 
-    __slots__ = ("seen", "start")
+    __slots__ = ("inherits", "seen", "start")
 
     def __init__(self) -> None:
         self.seen: list[Observation] = []  # more than one if the layer is used more than once in a forward pass
         self.start: tuple[Tensor, Tensor] | None = None  # where the averages start, if this is their first batch
+        self.inherits = False  # whether that is the source's
 
 
 class MovingAverage(AdaptiveNorm):
     """Test-time moving averages of mean and standard deviation: buffers `mean` and `std`."""
 
+    observation: type[Observation] = Observation
     mean: Tensor | None
     std: Tensor | None
 
@@ -218,15 +220,14 @@ class MovingAverage(AdaptiveNorm):
         """Normalise with the moving averages; before any batch was learnt from, as the source model does."""
         current = self._current() or self.inherited()
         if current is None and self._phase.ranks is not None:
-            current = Observation(x, self._eps, self._phase.ranks, self._phase.empty).statistics
+            current = self._observation(x).statistics
         if current is None:
             return batch_norm(x, self.source)
         return eval_norm(x, *self._affine, *current)
 
     def observe(self, x: Tensor) -> Tensor:
         """Normalise with the averages as they were before this batch."""
-        phase, pending = self._phase, self._pending
-        seen = Observation(x, self._eps, phase.ranks, phase.empty)
+        pending, seen = self._pending, self._observation(x)
         current = self._current()
         if current is None:
             current = pending.start = pending.start or self._initial(x, seen)
@@ -240,8 +241,7 @@ class MovingAverage(AdaptiveNorm):
         """Normalise with the averages that `observe` used."""
         current = self._current() or self._pending.start
         assert current is not None
-        phase = self._phase
-        return self.normalise(x, *current, Observation(x, self._eps, phase.ranks, phase.empty))
+        return self.normalise(x, *current, self._observation(x))
 
     def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
         """Return γ (x − mean) / std + β with the gradient of the method."""
@@ -266,12 +266,27 @@ class MovingAverage(AdaptiveNorm):
         if self._pending.start is not None:
             self.mean, self.std = (t.clone() for t in self._pending.start)
         for seen in self._pending.seen:
-            for average, new in zip(self._current() or (), seen.statistics, strict=True):
-                average.lerp_(new, self._step())
+            self.move(seen)
         self.discard()
 
-    def _step(self) -> float:
-        return (1 - self.settings.alpha) * self._phase.pace
+    def move(self, seen: Observation) -> None:
+        """Move the averages by what was seen."""
+        for average, new in zip(self._current() or (), seen.statistics, strict=True):
+            average.lerp_(new, (1 - self.settings.alpha) * self._phase.pace)
+
+    def remembered(self) -> dict[str, Tensor]:
+        """Return a copy of the state; nothing before the averages have started."""
+        current = self._current()
+        return {} if current is None else {"mean": current[0].clone(), "std": current[1].clone()}
+
+    def fits(self, state: Mapping[str, Tensor]) -> bool:
+        """Whether it was remembered by a layer like this one."""
+        width = (self.source.num_features,)
+        return state.keys() == {"mean", "std"} and all(t.shape == width for t in state.values())
+
+    def recall(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what was remembered."""
+        self.mean, self.std = state["mean"], state["std"]
 
     def discard(self) -> None:
         """Forget what was observed and not committed."""
@@ -295,6 +310,9 @@ class MovingAverage(AdaptiveNorm):
             self.mean, self.std = (follow(fn, t) for t in current)
         return self
 
+    def _observation(self, x: Tensor) -> Observation:
+        return self.observation(x, self._eps, self._phase.ranks, self._phase.empty)
+
     def _current(self) -> tuple[Tensor, Tensor] | None:
         mean, std = self._buffers["mean"], self._buffers["std"]
         return None if mean is None or std is None else (mean, std)
@@ -310,6 +328,7 @@ class MovingAverage(AdaptiveNorm):
             samples, values = int(seen.samples), int(seen.values)
         inherited = self.inherited() if self.settings.init == "auto" else None
         share = 0.0 if samples < TRUSTED_SAMPLES or values < TRUSTED_VALUES else self._phase.start
+        self._pending.inherits = inherited is not None and share == 0
         if inherited is None or share == 1:
             return seen.statistics
         mean, std = (torch.lerp(old, new.to(old), share) for old, new in zip(inherited, seen.statistics, strict=True))

@@ -11,6 +11,11 @@ from ..distributed import Ranks, merged_moments
 
 _fast_moments = getattr(torch.ops.aten, "batch_norm_update_stats", None)
 
+MANY_VALUES = 32
+"""Per sample and channel: from here on plain operators on parts that fit into a cache beat BatchNorm's on a CPU."""
+PART = 2**17
+"""Values of such a part."""
+
 
 def at_least_float32(x: Tensor) -> Tensor:
     """Return x, in float32 if it was in half precision: moving averages need the digits."""
@@ -36,6 +41,40 @@ def batch_moments(x: Tensor) -> tuple[Tensor, Tensor]:
     return mean, var
 
 
+def sample_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the batch's mean μ, (C,), and of each sample the means of v − μ and of (v − μ)², each (B, C).
+
+    In float32 or better. The batch's variance is the mean of the last over the samples.
+    """
+    if not x.is_cuda:
+        x = at_least_float32(x)
+    x = x.reshape(*x.shape[:2], -1)  # (B, C, values)
+    compiling = torch.compiler.is_compiling()
+    if not compiling and x.is_contiguous() and (x.is_cuda or x.shape[2] < MANY_VALUES):
+        # one pass: a single sample, whose channels are those of all samples
+        means, variances = (t.view(x.shape[:2]) for t in batch_moments(x.view(1, -1, x.shape[2])))
+    else:
+        means, variances = _moments_by_parts(x, x.shape[0] if compiling or not x.is_cpu else PART // x[0].numel() or 1)
+    mean = means.mean(0)
+    apart = means - mean
+    return mean, apart, torch.addcmul(variances, apart, apart)
+
+
+def _moments_by_parts(x: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Return mean and variance over the last dimension, each (B, C), of `size` samples at a time."""
+    wide = torch.promote_types(x.dtype, torch.float32)
+    if size >= len(x):
+        mean = x.mean(2, dtype=wide)
+        return mean, (x - mean.unsqueeze(2)).square_().mean(2)
+    means, variances = [], []
+    room = torch.empty_like(x[:size])  # new memory for each part would cost more than the arithmetic
+    for part in x.split(size):
+        means.append(part.mean(2))
+        apart = torch.sub(part, means[-1].unsqueeze(2), out=room[: len(part)])
+        variances.append(apart.square_().mean(2))
+    return torch.cat(means), torch.cat(variances)
+
+
 class Observation:
     """The statistics of one input of one layer, measured when first asked for.
 
@@ -57,17 +96,24 @@ class Observation:
         if self._statistics is None:
             assert self._x is not None
             if self.ranks is None:
-                mean, var = batch_moments(self._x)
+                mean, var = self.moments(self._x)
             else:
                 mean, var, _ = self.shared(self._x)
             self.note(mean, (var + self.eps).sqrt_())
         assert self._statistics is not None
         return self._statistics
 
+    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Measure this rank's mean and variance, each (C,)."""
+        return batch_moments(x)
+
+    def look(self, x: Tensor) -> None:
+        """Take from the features what `note` does not tell; nothing here."""
+
     def shared(self, x: Tensor, *sums: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return mean and variance over all ranks, and everybody's means and `sums` (each (C,)), (R, 1 + sums, C)."""
         assert self.ranks is not None
-        mean, var = batch_moments(x)
+        mean, var = self.moments(x)
         values = x.numel() // x.shape[1]
         sent = torch.stack([torch.full_like(mean, n) for n in (values, x.shape[0])] + [mean, var * values, *sums])
         if self.empty:

@@ -123,6 +123,7 @@ def renormalise_by_terms(
     x = v.to(mean.dtype)
     var_b, mean_b = torch.var_mean(x, [i for i in range(x.dim()) if i != 1], correction=0, keepdim=True)
     std_b = (var_b + observation.eps).sqrt()
+    observation.look(x.detach())
     observation.note(mean_b.detach().flatten(), std_b.detach().flatten())
     shape = mean_b.shape
     r = std_b.detach() / std.view(shape)

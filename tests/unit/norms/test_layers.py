@@ -214,7 +214,7 @@ def test_gradient_checkpoints_change_nothing():
         def forward(self, x):
             return self.net[6:](checkpoint(self.net[3:6], self.net[:3](x), use_reentrant=False))
 
-    for method in ("tent", "tent+tema", "tent+delta"):
+    for method in ("tent", "tent+tema", "tent+delta", "tent+delta-b"):
         for init in ("first", "inherit"):
             exact, other = (delta_tta.adapt(net, method, lr=0.1, init=init) for net in (conv_net(), Checkpointed()))
             for x in batches(4):

@@ -1,0 +1,163 @@
+"""TBR whose statistics are balanced over the predicted classes: the word "tbr-b". Ours, not the paper's.
+
+TBR's averages take every batch at its face value, so a class that fills the stream for a while pulls them to itself.
+Here they move after the predictions are known, sample by sample: with f the class frequencies predicted so far (this
+batch included) and y* the predicted label,
+
+    w_i = min(1 / (K f[y*_i]), clip),    k = min(1, max(1 − α, 1 / (t+1)) · mean w),
+
+and mean and second moment move by k towards the weighted ones of the batch, m = Σ w_i m_i / Σ w_i and likewise q. For
+the variance this is
+
+    σ² ← (1−k) σ² + k (q − m²) + k (1−k) (m − μ)²,
+
+in which nothing large cancels; the last term is the variance between batches. What TBR adds to the variance, eps, stays
+as it is, so σ² may stand for either. Value and gradient are TBR's.
+
+t counts what the averages hold already, so that they begin as the mean over all batches: nothing, where they start from
+the first batch, which is then weighed like any other; where they start from the source, the source counts as one batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..distributed import Ranks
+from ..settings import Settings
+from ..words import State, word
+from .layers import AdaptiveNorm, Tbr
+from .statistics import Observation, sample_moments
+
+if TYPE_CHECKING:
+    from ..prediction import Prediction
+
+
+class SampleObservation(Observation):
+    """Keeps, besides the batch's statistics, the moments of each sample until the samples are weighed."""
+
+    mean_weight: Tensor
+    weighed: tuple[Tensor, Tensor]
+
+    def look(self, x: Tensor) -> None:
+        """Measure each sample, around the mean of this rank's samples."""
+        self._centre, self._apart, self._squares = sample_moments(x)
+
+    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Put the samples together."""
+        self.look(x)
+        return self._centre, self._squares.mean(0)
+
+    def sums(self, weights: Tensor, mean_weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return Σ w, Σ w (m_i − μ_b) and Σ w (the sample's mean of (v − μ_b)²) over this rank's samples.
+
+        A layer that meets other rows than the samples, such as the frames of videos, takes them all alike.
+        """
+        mean, _ = self.statistics
+        self.mean_weight = mean_weight.to(mean)
+        w = weights.to(mean) if len(weights) == len(self._apart) else self.mean_weight.expand(len(self._apart))
+        if self.empty:
+            w = torch.zeros_like(w)
+        total, apart, squares = w.sum(), w @ self._apart, w @ self._squares
+        if self.ranks is not None:
+            shift = self._centre - mean
+            squares = squares + shift * (2 * apart + shift * total)
+            apart = apart + shift * total
+        return total, apart, squares
+
+    def weigh(self, total: Tensor, apart: Tensor, squares: Tensor) -> None:
+        """Take the weighted mean and variance from the sums over all ranks."""
+        mean, _ = self.statistics
+        apart = apart / total
+        self.weighed = mean + apart, torch.addcmul(squares / total, apart, apart, value=-1).clamp_(min=0)
+
+
+@word("tbr-b", "statistics", "tbr with statistics balanced over the predicted classes (ours)", part=True)
+class Balanced(Tbr):
+    """TBR with averages that a frequent class moves less."""
+
+    observation = SampleObservation
+
+    def reset(self) -> None:
+        """The averages hold nothing, or the source, which counts as one batch."""
+        super().reset()
+        self.count = int(self.settled)
+
+    def measured(self) -> Iterable[Tensor]:
+        """The batch's statistics and the weighted ones."""
+        yield from super().measured()
+        for seen in self.observed():
+            yield from seen.weighed
+
+    def observed(self) -> list[SampleObservation]:
+        """What was observed and not committed."""
+        return [seen for seen in self._pending.seen if isinstance(seen, SampleObservation)]
+
+    def commit(self) -> None:
+        """Start the averages, if this is their first batch, and move them."""
+        if self._pending.start is not None:
+            self.count = int(self._pending.inherits)
+        super().commit()
+
+    def move(self, seen: Observation) -> None:
+        """One step of mean and variance, see above."""
+        assert isinstance(seen, SampleObservation)
+        assert self.mean is not None
+        assert self.std is not None
+        step = (max(1 - self.settings.alpha_b, 1 / (self.count + 1)) * seen.mean_weight).clamp(max=1)
+        mean, var = seen.weighed
+        between = (mean - self.mean).square_() * (step * (1 - step))
+        self.std.square_().lerp_(var + self._eps, step).add_(between).sqrt_()
+        self.mean.lerp_(mean, step)
+        self.count += 1
+
+    def remembered(self) -> dict[str, Tensor]:
+        """The averages and how much they hold."""
+        state = super().remembered()
+        return {**state, "count": torch.tensor(float(self.count))} if state else {}
+
+    def fits(self, state: Mapping[str, Tensor]) -> bool:
+        """Whether it was remembered by a layer like this one."""
+        count = state.get("count")
+        averages = {key: t for key, t in state.items() if key != "count"}
+        return count is not None and count.shape == () and 0 <= float(count) < math.inf and super().fits(averages)
+
+    def recall(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what was remembered."""
+        super().recall(state)
+        self.count = int(state["count"])
+
+
+class Balance:
+    """Weighs the samples of a batch for the statistics; remembers f, the class frequencies, (K,)."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def next_state(self, prediction: Prediction, state: State) -> State:
+        """Return f ← λ f + (1−λ) mean_B p; uniform at first."""
+        p, classes = prediction.p, prediction.classes
+        before = state["f"] if "f" in state else p.new_full((classes,), 1 / classes)
+        return {"f": torch.lerp(p.mean(0), before, self.settings.lam_b)}
+
+    def weights(self, prediction: Prediction, state: State) -> Tensor:
+        """Return w, (B,), with the frequencies after this batch."""
+        f = self.next_state(prediction, state)["f"]
+        return (1 / (prediction.classes * f[prediction.label])).clamp(max=self.settings.clip_b)
+
+    def weigh(
+        self, prediction: Prediction, state: State, norms: Iterable[AdaptiveNorm], ranks: Ranks | None = None
+    ) -> None:
+        """Let all layers weigh what they observed; with ranks, in one exchange."""
+        w = self.weights(prediction, state)
+        own, mean = w if ranks is None else w[ranks.share], w.mean()
+        observed = [seen for norm in norms if isinstance(norm, Balanced) for seen in norm.observed()]
+        sums: list[Tensor] = [t for seen in observed for t in seen.sums(own, mean)]
+        if ranks is not None:
+            sums = [t for t in ranks.add(sums) if t is not None]
+        for i, seen in enumerate(observed):
+            seen.weigh(*sums[3 * i : 3 * i + 3])
