@@ -246,12 +246,3 @@ def test_frequencies_and_counts_are_state():
             adapter.load_state_dict(damaged)
     adapter.reset()
     assert adapter.state_dict()["balance"] == {}
-
-
-def test_a_state_from_before_the_word_still_loads():
-    adapter = delta_tta.adapt(conv_net(), "tent+delta")
-    adapter(batches(1)[0])
-    state = adapter.state_dict()
-    del state["balance"]
-    adapter.load_state_dict(state)
-    assert adapter.signals.step == 1
