@@ -29,7 +29,7 @@ Row = tuple[str, float, float, float | None]
 
 
 def adapted(net: nn.Module, method: str = "tent+delta", **settings: object) -> delta_tta.Adapter:
-    return delta_tta.adapt(net, method, "cifar100-c", **settings)
+    return delta_tta.adapt(net, method, "cifar100-c", **{"update": "every", **settings})
 
 
 def steps(name: str, size: int, seconds: float) -> Iterator[Row]:

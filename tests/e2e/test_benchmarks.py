@@ -4,7 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from delta_tta.bench.experiment import Place
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
@@ -19,10 +22,27 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ),
         ("sync.py", ["--rounds", "1"], "| eta+delta |"),
         ("estimate.py", [], "| all |"),
+        ("guard.py", ["--corruptions", "saturate", "--images", "40", "--cases", "2"], "| learning rate × 100 |"),
     ],
 )
-def test_a_benchmark_prints_its_table(name, arguments, words):
-    done = subprocess.run([sys.executable, FOLDER / name, *arguments], capture_output=True, text=True, timeout=240)
+def test_a_benchmark_prints_its_table(name, arguments, words, tmp_path):
+    done = subprocess.run(
+        [sys.executable, FOLDER / name, *arguments], capture_output=True, text=True, timeout=240, cwd=tmp_path
+    )
     assert done.returncode in (0, 1), done.stderr  # 1: a bar is missed, as it may be on a busy machine
     assert "Traceback" not in done.stderr, done.stderr
     assert words in done.stdout
+
+
+def test_the_map_of_degradation(monkeypatch, tmp_path):
+    """Its picture and its line; to run its cells takes an hour."""
+    monkeypatch.syspath_prepend(FOLDER)
+    import degradation
+
+    one = degradation.Map.of(Place(), "tent+delta", degradation.OURS, "ours")
+    gains = np.linspace(-2, 10, len(one.cells) * len(one.cells[0])).reshape(len(one.cells), -1)
+    line = degradation.summary(one.title, gains, one.cells)
+    assert line.startswith("| ours | 552 | 16.7 % | ")
+    assert "| -2.0 (gaussian noise 1, IS+CB, seed 2020, B = 1) | +4.0 |" in line
+    degradation.draw([(one, gains), (one, -gains)], tmp_path / "map.png")
+    assert (tmp_path / "map.png").stat().st_size > 20_000
