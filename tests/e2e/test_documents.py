@@ -114,6 +114,7 @@ def test_the_public_names():
         "Checkpointer",
         "DataError",
         "DeltaError",
+        "Guard",
         "InputError",
         "MethodError",
         "ModelError",

@@ -123,7 +123,7 @@ def test_models_without_batch_norm_where_the_method_allows(name, options, method
     source, x = snapshot(model), drifted()[:4]
     with torch.no_grad():
         before = model(x)
-    adapter = delta_tta.adapt(model, method, lr=1e-3, views=2, threshold=1.0, similarity=1.0)
+    adapter = delta_tta.adapt(model, method, update="every", lr=1e-3, views=2, threshold=1.0, similarity=1.0)
     for step in range(2):
         assert adapter(drifted(step)[:4]).isfinite().all()
     assert not torch.equal(adapter(x), before)
