@@ -59,6 +59,7 @@ class Watch:
         self.guard = guard
         self._learner, self._schedule = learner, schedule
         source = learner.subject.source.values()
+        self._first: tuple[Tensor, Tensor] | None = None  # the source's statistics of the first layer
         self._size = math.sqrt(sum(float(p.double().square().sum()) for p in source)) or 1.0
         self.reset()
 
@@ -185,16 +186,21 @@ class Watch:
         norm = next(iter(self._learner.subject.norms.values()), None)
         if not isinstance(norm, MovingAverage):
             return None
-        source, seen = norm.inherited(), norm.seen
-        if source is None or seen is None:
+        seen = norm.seen
+        if seen is None or norm.source.running_mean is None:
             return None
         mean, std = seen
-        reach = self.guard.reach
-        width = float((std / source[1]).median())
-        offset = float(((mean - source[0]) / source[1]).abs().median())
-        if 1 / reach <= width <= reach and offset <= reach:
+        if self._first is None or self._first[0].device != mean.device:
+            inherited = norm.inherited()
+            assert inherited is not None
+            self._first = inherited
+        reach, (usual, spread) = self.guard.reach, self._first
+        width, offset = std / spread, (mean - usual) / spread
+        odd = (width > reach) | (width * reach < 1) | (offset.abs() > reach)
+        if 2 * int(odd.sum()) <= len(odd):
             return None
-        return f"out of proportion: features {width:.2g} times as wide as the source's, {offset:.2g} widths off"
+        wide, off = float(width.median()), float(offset.abs().median())
+        return f"out of proportion: features {wide:.2g} times as wide as the source's, {off:.2g} widths off"
 
     def memory(self) -> dict[str, Any]:
         """Return what must be saved."""
