@@ -35,7 +35,6 @@ SCHEDULES = {
     "slow": {"update": "slow", "length": 8},
     "window": {"update": "window", "length": 8},
     "background": {"update": "every", "background": True},
-    "auto": {"length": 8},
     "slow in background": {"update": "slow", "length": 8, "background": True},
 }
 

@@ -118,13 +118,12 @@ def test_non_finite_input_is_refused_and_changes_nothing(method, schedule, devic
     assert adapter(good[2]).isfinite().all()
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
-def test_the_guard_answers_non_finite_input_and_learns_nothing(method, schedule, device, value):
+def test_the_guard_answers_non_finite_input_and_learns_nothing(method, schedule, device):
     adapter, good = make(method, schedule, device=device), stream(3, device=device)
     adapter(good[0])
     before = saved_and_loaded(adapter.state_dict())
     bad = good[1].clone()
-    bad[2, 1, 3, 3] = value
+    bad[2, 1, 3, 3] = float("nan")
     assert adapter(bad).isfinite().all()
     assert adapter.signals.refused == 1
     counted = ("step", "samples", "guard", "checksum")
