@@ -17,11 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from delta_tta.bench.engine import Workers
-from delta_tta.bench.experiment import CLEAN, SCENARIOS, Cell, Place
+from delta_tta.bench.experiment import CLEAN, GROUPS, SCENARIOS, Cell, Place
 from delta_tta.bench.lab import Lab
 from delta_tta.bench.runner import Plan, Tally, default_cache, run
 from delta_tta.bench.store import Store
-from delta_tta.corruptions.constants import TYPES
 from delta_tta.settings import PAPER, Settings
 
 OURS = tuple((name, getattr(Settings(), name)) for name in PAPER)
@@ -58,8 +57,10 @@ class Map:
     cells: tuple[tuple[Cell, ...], ...]
 
     @classmethod
-    def of(cls, place: Place, method: str, settings: tuple[tuple[str, object], ...], title: str) -> Map:
-        rows = [*((name, severity) for name in TYPES for severity in SEVERITIES), (CLEAN, 1)]
+    def of(
+        cls, place: Place, corruptions: Sequence[str], method: str, settings: tuple[tuple[str, object], ...], title: str
+    ) -> Map:
+        rows = [*((name, severity) for name in corruptions for severity in SEVERITIES), (CLEAN, 1)]
         return cls(
             title,
             tuple(
@@ -132,21 +133,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--methods", nargs="+", default=list(METHODS), metavar="METHOD")
     parser.add_argument("--paper", nargs="*", default=[], metavar="METHOD", help="these also as the paper has them")
+    parser.add_argument("--corruptions", nargs="+", default=["all"], metavar="NAME", help="or a group (default: all 15)")
     parser.add_argument("--images", type=int, default=1000, help="of the 2,000 embedded ones (default: 1000)")
     parser.add_argument("--store", type=Path, default=Path("degradation.db"))
     parser.add_argument("--out", type=Path, default=Path("degradation.png"), help="the picture")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--cells", action="store_true", help="name every cell more than 0.5 below Source, too")
     options = parser.parse_args()
 
     place = Place(images=options.images)
-    maps = [Map.of(place, method, (), f"{method}, as the paper") for method in options.paper]
-    maps += [Map.of(place, method, OURS, f"{method}, our defaults") for method in options.methods]
+    names = list(itertools.chain.from_iterable(GROUPS.get(name, (name,)) for name in options.corruptions))
+    maps = [Map.of(place, names, method, (), f"{method}, as the paper") for method in options.paper]
+    maps += [Map.of(place, names, method, OURS, f"{method}, our defaults") for method in options.methods]
     asked = [cell for one in maps for row in one.cells for cell in row]
     accuracy = results([*map(source_of, asked), *asked], options.store, options.workers)
     gains = [np.array([[accuracy(c) - accuracy(source_of(c)) for c in row] for row in one.cells]) for one in maps]
     print("| | cells | below Source | more than 0.5 below | worst | mean gain |\n|---|---|---|---|---|---|")
     for one, gain in zip(maps, gains, strict=True):
         print(summary(one.title, gain, one.cells))
+        for row, column in np.argwhere(gain < -0.5) if options.cells else ():
+            print(f"  {gain[row, column]:+.1f} {one.cells[row][column]}")
     draw(list(zip(maps, gains, strict=True)), options.out)
     print(f"\n{options.out}", file=sys.stderr)
 
