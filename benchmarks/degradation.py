@@ -133,7 +133,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--methods", nargs="+", default=list(METHODS), metavar="METHOD")
     parser.add_argument("--paper", nargs="*", default=[], metavar="METHOD", help="these also as the paper has them")
-    parser.add_argument("--corruptions", nargs="+", default=["all"], metavar="NAME", help="or a group (default: all 15)")
+    parser.add_argument(
+        "--corruptions", nargs="+", default=["all"], metavar="NAME", help="or a group (default: all 15)"
+    )
     parser.add_argument("--images", type=int, default=1000, help="of the 2,000 embedded ones (default: 1000)")
     parser.add_argument("--store", type=Path, default=Path("degradation.db"))
     parser.add_argument("--out", type=Path, default=Path("degradation.png"), help="the picture")
