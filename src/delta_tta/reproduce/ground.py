@@ -120,11 +120,11 @@ def demo(path: Path | None = None, weights: Path | None = None) -> Ground:
         batch=64,
         study=64,
         words="2,000 embedded CIFAR-10 test images, ResNet-20, B = 64; gaussian noise and motion blur of the 15 "
-        "corruptions, two seeds, the first 500 samples of a stream for CoTTA, MEMO and TTA",
+        "corruptions, two seeds, the first 250 samples of a stream for CoTTA, MEMO and TTA",
         corruptions=("gaussian_noise", "motion_blur"),
         validation=("speckle_noise", "gaussian_blur"),
         seeds=SEEDS[:2],
-        slow_samples=500,
+        slow_samples=250,
         architectures=(("ResNet-20", "resnet20-cifar10", None),),
     )
 
