@@ -14,10 +14,11 @@ from torch import Tensor
 from .answers import Answer
 from .errors import InputError, ModelError, SettingError
 from .norms.balanced import Balance, Balanced
-from .norms.layers import MovingAverage
+from .norms.layers import TRUSTED_SAMPLES, AdaptiveNorm, MovingAverage
+from .norms.shift import UNKNOWN, shift
 from .norms.statistics import at_least_float32
 from .objectives import Eata, Objective
-from .pace import next_memory, pace_of
+from .pace import Look, look, next_memory, rate, start
 from .prediction import Prediction
 from .recipe import Recipe
 from .reweighting import Reweighting
@@ -58,6 +59,7 @@ class Learner:
         self.objective_memory: State = {}
         self.reweighting_memory: State = {}
         self.pace_memory: State = {}
+        self._doubt = 0.0  # of the averages, when they have started
         self.balance_memory: State = {}
         self.optimizer = _optimizer(list(self.subject.parameters.values()), self.settings)
 
@@ -123,25 +125,48 @@ class Learner:
         return answer.clone() if later else answer, lambda: self._learn(logits, mark)
 
     def _choose_start(self, x: Tensor) -> None:
-        """Let moving averages that have not started do so between the source and this batch, as its classes allow.
+        """Let moving averages that have not started do so between the source and this batch, see pace.py.
 
         What the source predicts tells how diverse the batch is. A source that fails may see few classes where there are
-        many, so the model looks again from the start so chosen.
+        many, so the model looks again from a start so chosen.
         """
         starts = self._paced and not self.pace_memory and self.settings.init == "auto"
         if not starts or all(norm.settled for norm in self.subject.norms.values()):
             return
         phase = self.subject.phase
-        phase.start = self._pace(self.logits_of_source(x))
+        told: list[tuple[AdaptiveNorm, Tensor]] = []
+        phase.sums = told
+        try:
+            seen = self._look(self.logits_of_source(x))
+        finally:
+            phase.sums = None
+        phase.start = seen.pace
         with self._phase("observing"), torch.no_grad():
             again = self._logits(x)
         self.subject.discard()
-        phase.start = max(phase.start, self._pace(again))
+        seen = seen.best(self._look(again))
+        totals: Sequence[Tensor | None] = [total for _, total in told]
+        if self.ranks is not None:
+            totals = self.ranks.add(totals)
+        phase.start, self._doubt = start(seen, shift([norm for norm, _ in told], totals))
+        if seen.size < TRUSTED_SAMPLES:
+            self._doubt = 0.0  # the layers start from the source
 
-    def _pace(self, logits: Tensor) -> float:
+    def _look(self, logits: Tensor) -> Look:
         if self.ranks is not None:
             logits = self.ranks.join(at_least_float32(logits))
-        return pace_of(Prediction(logits).p, self.pace_memory)
+        return look(Prediction(logits).p, self.pace_memory)
+
+    def _move_pace(self, p: Tensor) -> None:
+        """Say how far the averages follow this batch, and remember its classes."""
+        memory = self.pace_memory
+        seen = look(p, memory)
+        if memory:
+            doubt = None
+        else:
+            doubt = {"auto": self._doubt, "first": start(seen, UNKNOWN)[1], "inherit": 0.0}[self.settings.init]
+        self.subject.phase.rate = rate(seen, float(memory["doubt"]) if memory else 0.0, self.settings.alpha)
+        self.pace_memory = next_memory(p, memory, seen, doubt)
 
     def refuse(self, x: Tensor, why: str) -> tuple[Tensor, Update]:
         """Answer a batch that has something wrong with it, and learn nothing from it."""
@@ -297,8 +322,7 @@ class Learner:
                     for p in parameters:
                         p.grad = None
             if self._paced:
-                self.subject.phase.pace = pace_of(prediction.p, self.pace_memory)
-                self.pace_memory = next_memory(prediction.p, self.pace_memory)
+                self._move_pace(prediction.p)
             for norm in self.subject.norms.values():
                 norm.commit()
             self.objective_memory = memory

@@ -119,6 +119,7 @@ def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
     if (
         not counts
         or state["balance"].keys() != ({"f"} if known else set())
+        or (state["pace"] and state["pace"].keys() != {"f", "seen", "doubt"})
         or not all(
             _memory_fits(state[room], state["classes"], shapes)
             for room in ("objective", "reweighting", "pace", "balance")
@@ -137,7 +138,15 @@ def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
 
 def _memory_fits(memory: dict[str, Tensor], classes: int, shapes: dict[str, torch.Size]) -> bool:
     """Whether what our words remember fits this model; what other words remember must be tensors."""
-    ours = {"z": (classes,), "f": (classes,), "seen": (), "average": (classes,), "counts": (classes,), "step": ()}
+    ours = {
+        "z": (classes,),
+        "f": (classes,),
+        "seen": (),
+        "doubt": (),
+        "average": (classes,),
+        "counts": (classes,),
+        "step": (),
+    }
     teacher = {key.removeprefix("teacher."): value.shape for key, value in memory.items() if key.startswith("teacher.")}
     return (
         all(isinstance(value, Tensor) and value.shape == ours.get(key, value.shape) for key, value in memory.items())

@@ -16,6 +16,7 @@ from ..distributed import Ranks
 from ..errors import InputError
 from ..settings import Settings
 from ..words import word
+from .shift import sums
 from .statistics import Observation, at_least_float32, batch_moments, follow
 from .tbr import Renormalise, eval_norm, renormalise_by_terms
 
@@ -38,13 +39,15 @@ class Phase:
     model with gradient checkpoints runs parts of its forward pass again; do as before, but remember nothing. source: do
     as the original layer would.
 
-    `ranks` are the processes whose batches count as one; None for this one alone. `pace` is how far moving averages
-    follow this batch, and `start` how far they start from it instead of from the source, both 0 to 1.
+    `ranks` are the processes whose batches count as one; None for this one alone. `rate` is how far moving averages
+    follow this batch (None: by 1 − α), and `start` how far they start from it instead of from the source, both 0 to 1.
+    A list as `sums` asks the layers, in the phase "source", to tell what shift.py wants to know of their features.
     """
 
     ranks: Ranks | None = None
-    pace = 1.0
+    rate: float | None = None
     start = 1.0
+    sums: list[tuple[AdaptiveNorm, Tensor]] | None = None
     empty = False  # this rank has no sample, and runs a row that does not count
     now: Literal["frozen", "observing", "replaying", "source"] = "frozen"
 
@@ -94,6 +97,8 @@ class AdaptiveNorm(nn.Module):
     def as_source(self, x: Tensor) -> Tensor:
         """Normalise as the original layer does in eval mode."""
         statistics = self.inherited()
+        if statistics is not None and self._phase.sums is not None:
+            self._phase.sums.append((self, sums(x, statistics[0], self._eps, not self._phase.empty)))
         return batch_norm(x, self.source) if statistics is None else eval_norm(x, *self._affine, *statistics)
 
     def inherited(self) -> tuple[Tensor, Tensor] | None:
@@ -271,8 +276,9 @@ class MovingAverage(AdaptiveNorm):
 
     def move(self, seen: Observation) -> None:
         """Move the averages by what was seen."""
+        rate = 1 - self.settings.alpha if self._phase.rate is None else self._phase.rate
         for average, new in zip(self._current() or (), seen.statistics, strict=True):
-            average.lerp_(new, (1 - self.settings.alpha) * self._phase.pace)
+            average.lerp_(new, rate)
 
     def remembered(self) -> dict[str, Tensor]:
         """Return a copy of the state; nothing before the averages have started."""
