@@ -273,6 +273,45 @@ def test_huggingface(photos, tmp_path):
     assert "expected --data" in found["nothing"]["lines"][-1]
 
 
+def results(notebook):
+    """What the story's table says, by stream: source, tent, tent+delta."""
+    printed = [
+        line
+        for cell in notebook["cells"]
+        for output in cell.get("outputs", ())
+        if output["output_type"] == "stream"
+        for line in "".join(output["text"]).splitlines()
+    ]
+    rows = [line.split() for line in printed if line.startswith(("IS+", "DS+"))]
+    return {name: [float(value) for value in values] for name, *values in rows}
+
+
+def test_the_story_is_still_true(tmp_path):
+    """Run again from nothing, the notebook comes to what it shows."""
+    notebook = json.loads((EXAMPLES / "story.ipynb").read_text())
+    kept = results(notebook)
+    drawn = [output["data"] for cell in notebook["cells"] for output in cell.get("outputs", ()) if "data" in output]
+    assert sum("image/png" in one for one in drawn) == 5
+    assert sum(len(one.get("image/png", "")) for one in drawn) < 300_000
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"] = []
+    (tmp_path / "story.ipynb").write_text(json.dumps(notebook))
+    elsewhere("from nbclient.cli import main; main()", "--inplace", "story.ipynb", folder=tmp_path)
+
+    found = results(json.loads((tmp_path / "story.ipynb").read_text()))
+    assert list(found) == ["IS+CB", "DS+CB", "DS+CI"]
+    for name in found:
+        assert found[name] == pytest.approx(kept[name], abs=1.5)  # other processors round differently
+    (source, tent, delta), (source_ds, tent_ds, delta_ds), (_, tent_ci, delta_ci) = found.values()
+    assert tent > source + 10
+    assert tent_ds < source_ds - 5
+    assert delta_ds > tent_ds + 20
+    assert delta_ds > source_ds + 10
+    assert delta > tent - 1
+    assert delta_ci > tent_ci + 10
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
