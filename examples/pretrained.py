@@ -71,7 +71,12 @@ def main() -> None:
     if args.random:
         torch.manual_seed(0)
         print("Random weights: what follows shows how it runs; the labels mean nothing.")
-    network, preprocess, names = load(args.model, "random" if args.random else args.weights)
+    try:
+        network, preprocess, names = load(args.model, "random" if args.random else args.weights)
+    except OSError as error:
+        raise SystemExit(
+            f"The weights of {args.model} could not be fetched ({error}). Give --weights FILE, or --random for a look."
+        ) from None
     model = delta_tta.adapt(network, args.method, "imagenet-c")
     arrived = iter(paths)
     for images in batches(paths, args.batch, preprocess):
@@ -79,15 +84,14 @@ def main() -> None:
         for c, k in zip(confidence.tolist(), label.tolist(), strict=True):
             print(f"{next(arrived).relative_to(args.folder)}\t{names[k] if k < len(names) else k}\t{c:.3f}")
         seen = model.signals
-        loss = "none" if seen.loss is None else f"{seen.loss:.3f}"
-        print(
-            f"# batch {seen.step}: {seen.samples} images so far, loss {loss}, entropy {seen.entropy or 0:.3f}, "
-            f"learnt from {100 * (seen.used or 0):.0f} %" + (f", skipped: {seen.skipped}" if seen.skipped else "")
-        )
+        numbers = {"loss": seen.loss, "entropy": seen.entropy, "share learnt from": seen.used}
+        told = [f"{name} {value:.3f}" for name, value in numbers.items() if value is not None]
+        told += [f"skipped: {seen.skipped}"] if seen.skipped else []
+        print(", ".join([f"# batch {seen.step}: {seen.samples} images so far", *told]))
 
 
 if __name__ == "__main__":
     try:
         main()
-    except (delta_tta.DeltaError, OSError) as error:  # OSError: an unreadable image, or weights that cannot be fetched
-        raise SystemExit(f"{error}\nWithout a network give --weights FILE, or --random for a look.") from None
+    except (delta_tta.DeltaError, OSError) as error:  # OSError: an image that cannot be read
+        raise SystemExit(str(error)) from None

@@ -160,7 +160,8 @@ def test_pretrained_of_torchvision_with_weights_from_a_file(example, photos, tmp
         "# batch 1: 12 images so far",
         "# batch 2: 20 images so far",
     ]
-    assert f"loss {model.signals.loss:.3f}" in lines[-1]
+    assert ", loss " in lines[12]
+    assert lines[-1].endswith(f"skipped: {model.signals.skipped}")  # 8 are too few to learn from at once
 
 
 def test_pretrained_of_timm_says_that_random_weights_mean_nothing(example, photos):
@@ -168,7 +169,7 @@ def test_pretrained_of_timm_says_that_random_weights_mean_nothing(example, photo
     assert lines[0].startswith("Random weights: ")
     assert len(lines) == 1 + 20 + 2
     assert lines[11].startswith("# batch 1: 10 images so far, loss ")
-    assert "learnt from 100 %" in lines[11]
+    assert lines[11].endswith("share learnt from 1.000")
 
 
 # torch's exporter warns about its own use of older interfaces
@@ -318,7 +319,7 @@ def test_the_story_is_still_true(tmp_path):
         ("pretrained.py", ["nowhere"], "expected images (.bmp, .jpeg, .jpg, .png, .webp) below nowhere"),
         ("pretrained.py", [".", "--batch", "0"], "--batch: expected at least 1, but got 0"),
         ("pretrained.py", [".", "--model", "resnet50"], "expected torchvision:NAME or timm:NAME"),
-        ("pretrained.py", [EXAMPLES, "--weights", "a", "--random"], "not allowed with argument --weights"),
+        ("pretrained.py", [".", "--weights", "a", "--random"], "not allowed with argument --weights"),
         ("video.py", ["nothing.mp4", "out.mp4"], "expected a video that OpenCV can read, but got nothing.mp4"),
         ("video.py", ["a.mp4", "out.gif"], "expected an output that ends in .mp4 or .avi, but got out.gif"),
         ("camera.py", ["--source", "nothing.mp4"], "but got 'nothing.mp4', which cannot be opened"),
