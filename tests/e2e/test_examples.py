@@ -40,7 +40,7 @@ def elsewhere(code, *arguments, folder):
         [sys.executable, "-c", f"import vision, runpy, sys\n{code}", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=1200,
         cwd=folder,
         env={
             **os.environ,
