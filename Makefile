@@ -31,7 +31,7 @@ format: setup    ## let ruff rewrite the files
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: setup      ## build the documentation into site/ (open site/index.html)
+docs: setup      ## build the documentation into site/; it opens from disk, its search wants `python -m http.server -d site`
 	$(BIN)/mkdocs build --strict --quiet
 
 bench: setup     ## time ratios and memory against the bars (about 12 minutes)
