@@ -32,7 +32,7 @@ format: setup    ## let ruff rewrite the files
 	$(BIN)/ruff format .
 
 docs: setup      ## build the documentation into site/; it opens from disk, its search wants `python -m http.server -d site`
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict
 
 bench: setup     ## time ratios and memory against the bars (about 12 minutes)
 	$(BIN)/python benchmarks/corruptions.py
