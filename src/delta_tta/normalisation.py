@@ -26,7 +26,7 @@ class Normalisation:
         std: likewise.
         source: where it comes from, for the record.
 
-    Example:
+    Examples:
         >>> Normalisation((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))(torch.full((1, 3, 1, 1), 255, dtype=torch.uint8)).flatten()
         tensor([1., 1., 1.])
     """

@@ -139,11 +139,12 @@ def _words() -> list[Word]:
 def methods() -> dict[str, str]:
     """List every word a method string can be made of, with one line each; parts begin with "+".
 
-    >>> import delta_tta
-    >>> for name, line in delta_tta.methods().items():
-    ...     print(f"{name:8} {line}")  # doctest: +ELLIPSIS
-    source   the model as it is, nothing adapts
-    ...
+    Examples:
+        >>> import delta_tta
+        >>> for name, line in delta_tta.methods().items():
+        ...     print(f"{name:8} {line}")  # doctest: +ELLIPSIS
+        source   the model as it is, nothing adapts
+        ...
     """
     alone = {w.name: w.line for w in _words() if w.alone}
     parts = {f"+{w.name}": w.line for w in _words() if w.part}

@@ -38,7 +38,7 @@ class StreamSpec:
         seed: of all random draws; the paper uses 2020 to 2023.
         pieces: J of DS.
 
-    Example:
+    Examples:
         >>> print(StreamSpec("DS+CI", rho=0.5, pi=0.05))
         DS+CI (ρ=0.5, π=0.05), seed 2020
         >>> StreamSpec.parse("DS+CI (ρ=0.5, π=0.05), seed 2020") == StreamSpec("DS+CI", rho=0.5, pi=0.05)
@@ -152,7 +152,7 @@ def stream(
         seed: see `StreamSpec`.
         pieces: see `StreamSpec`.
 
-    Example:
+    Examples:
         >>> stream([0, 0, 1, 1], "IS+CB")
         Stream(IS+CB, seed 2020, 4 samples, digest c037c842b1b6d83b)
     """

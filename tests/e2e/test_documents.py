@@ -1,7 +1,9 @@
-"""The examples in the README and the docstrings run, and the public names are the promised ones."""
+"""The examples in the README, the pages and the docstrings run, and the public names are the promised ones."""
 
 import doctest
 import importlib
+import logging
+import os
 import pkgutil
 import re
 import subprocess
@@ -18,12 +20,28 @@ from nets import CLASSES, batches, conv_net
 from vision import timm, torchvision
 
 ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"(?:<!-- not run: (?P<why>[^>]+) -->\n)?```python\n(?P<code>.*?)```", re.S)
+PAGES = [str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs").rglob("*.md"))]
+TESTED_ALONE = {
+    f"docs/{name}.md" for name in ("quickstart", "data", "laboratory", "services", "architecture", "new-method")
+}
+"""Pages whose examples have a test of their own below."""
 
 
 def examples(document):
-    found = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.S)
+    """The Python of a page; a comment before a block may say why it is not to be run."""
+    found = [block["code"] for block in BLOCK.finditer((ROOT / document).read_text()) if block["why"] is None]
     assert found
     return [compile(example, document, "exec") for example in found]
+
+
+@pytest.fixture
+def words_forgotten():
+    """Whatever words a page teaches, the next test does not know them."""
+    known = dict(words.WORDS)
+    yield
+    for name in words.WORDS.keys() - known.keys():
+        del words.WORDS[name]
 
 
 @pytest.mark.parametrize(
@@ -41,6 +59,16 @@ def test_the_readme_runs(model, tmp_path, monkeypatch):
         exec(example, names)
     assert names["logits"].shape == (16, 1000)
     assert (tmp_path / "adapted.pt").stat().st_size > 0
+
+
+def test_the_quickstart_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {"network": conv_net(), "stream": batches(3)}
+    for example in examples("docs/quickstart.md"):
+        exec(example, names)
+    shares = names["shares"]
+    assert shares["tent"] < shares["source"] < shares["tent+delta"]  # as the page says
+    assert not isinstance(names["plain"], delta_tta.Adapter)
 
 
 def test_the_page_on_data_runs(capsys):
@@ -73,24 +101,104 @@ def test_the_page_on_services_runs(tmp_path, monkeypatch, caplog):
     assert not caplog.records
 
 
+def with_python():
+    return [page for page in PAGES if any(block["why"] is None for block in BLOCK.finditer((ROOT / page).read_text()))]
+
+
+@pytest.mark.parametrize("page", [page for page in with_python() if page not in TESTED_ALONE])
+def test_the_other_pages_run(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)  # it would last beyond the test
+    names = {"model": conv_net(), "network": conv_net(), "stream": batches(3), "torch": torch}
+    for example in examples(page):
+        exec(example, names)
+    printed = capsys.readouterr().out
+    for promised in re.findall("^# prints: (.*)$", (ROOT / page).read_text(), re.M):
+        assert f"{promised}\n" in printed
+
+
+def test_every_block_of_python_is_run_or_says_why_not():
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        assert len(BLOCK.findall(text)) == len(re.findall(r"^ *(?:```|~~~) *py", text, re.M)), page
+    assert set(with_python()) >= TESTED_ALONE
+
+
+def anchors(page):
+    """What a link may point at: headings as GitHub and the site name them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    headings = re.findall(r"^#+ +(.+)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
 def test_links_between_documents_lead_somewhere():
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
-            assert "://" in target or (page.parent / target).exists(), f"{page.name}: {target}"
+    root = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
+    for page in [*root, *(ROOT / page for page in PAGES)]:
+        text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.S)
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]+))?\)", text):
+            if "://" not in target:
+                there = page.parent / target if target else page
+                assert there.exists(), f"{page.name}: {target}"
+                assert not anchor or anchor in anchors(there), f"{page.name}: {target}#{anchor}"
 
 
-def test_a_new_word_is_one_class_and_one_line():
-    known = dict(words.WORDS)
-    try:
-        for example in examples("docs/architecture.md"):
-            exec(example, {})
-        adapter = delta_tta.adapt(conv_net(), "gini+delta")
-        assert adapter(batches(1)[0]).shape == (12, CLASSES)
-        assert 0 < adapter.signals.loss < 1
-        assert "gini" in delta_tta.methods()
-    finally:
-        for name in words.WORDS.keys() - known.keys():
-            del words.WORDS[name]
+def test_a_new_word_is_one_class_and_one_line(words_forgotten):
+    for example in examples("docs/architecture.md"):
+        exec(example, {})
+    adapter = delta_tta.adapt(conv_net(), "gini+delta")
+    assert adapter(batches(1)[0]).shape == (12, CLASSES)
+    assert 0 < adapter.signals.loss < 1
+    assert "gini" in delta_tta.methods()
+
+
+def test_the_page_on_a_new_method_runs(words_forgotten, capsys):
+    names = {"network": conv_net(), "stream": batches(3)}
+    for example in examples("docs/new-method.md"):
+        exec(example, names)
+    table = dict(line.split() for line in capsys.readouterr().out.splitlines()[1:])
+    assert float(table["margin+delta"]) > float(table["margin"])
+
+
+def test_the_new_method_keeps_the_contract(tmp_path):
+    """As the page says, but for one sentence: all of them take as long as a tenth of the suite."""
+    text = (ROOT / "docs/new-method.md").read_text()
+    assert "python -m pytest -p margin tests/contract -k margin" in text
+    (tmp_path / "margin.py").write_text(next(BLOCK.finditer(text))["code"])
+    quietly = ("-q", "-n", "0", "-p", "no:cacheprovider")
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "margin", "tests/contract", "-k", "margin+delta and not lame", *quietly],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
+        capture_output=True,
+        text=True,
+    )
+    passed = re.search(r"(\d+) passed", run.stdout)
+    assert run.returncode == 0, run.stdout
+    assert passed is not None
+    assert int(passed[1]) >= 20
+
+
+def test_the_site_builds_without_a_warning_and_asks_the_network_for_nothing(tmp_path):
+    # without --quiet, which would hide warnings from --strict, too
+    run = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    pages = sorted((tmp_path / "site").rglob("*.html"))
+    assert len(pages) >= len(PAGES) + 3  # and those of the root of the repository
+    for page in pages:
+        html = page.read_text()
+        fetched = re.findall(r"<(?:script|img|source|iframe)\b[^>]*\bsrc=\"?([^\s\">]+)", html)
+        fetched += re.findall(r"<link\b[^>]*\bhref=\"?([^\s\">]+)", html)
+        assert fetched
+        assert not [url for url in fetched if "//" in url], page.name
+        assert "@import" not in html
+    for style in (tmp_path / "site").rglob("*.css"):
+        assert not re.findall(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//", style.read_text()), style.name
+    assert (tmp_path / "site" / "contributing.html").exists()
 
 
 def test_importing_costs_little_more_than_torch():

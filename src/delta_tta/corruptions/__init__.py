@@ -50,7 +50,7 @@ def corrupt(
         index: one integer an image, such as its place in the data set, to tell equal images apart; without it an image
             is known by its pixels.
 
-    Example:
+    Examples:
         >>> clean = np.full((2, 32, 32, 3), 128, np.uint8)
         >>> corrupt(clean, "contrast").tolist() == clean.tolist()  # nothing to pull towards the mean
         True
