@@ -28,10 +28,11 @@ class Settings:
         lam_b: λ of TBR-B, the share of the old class frequencies that stays at each batch.
         clip_b: the most a sample may weigh in the statistics of TBR-B.
         init: where the moving averages start: the "first" batch, the source model ("inherit"), or "auto": between the
-            two, the nearer to the first batch, the more classes it shows (with pace="even": at it); at the source where
-            the batch is too small.
-        pace: how fast the averages follow. "diverse": the slower, the fewer classes a batch shows compared with the
-            stream so far; "even": at the same pace always, as in the paper.
+            two, the nearer to the first batch, the more classes it shows and the farther it is from the source (with
+            pace="even": at it); at the source where the batch is too small.
+        pace: how fast the averages follow. "diverse": as a mean over the stream at first, and then by 1−α at most; the
+            slower, the fewer classes a batch shows compared with the stream so far. "even": by 1−α at every batch, as
+            in the paper.
         lam: λ of DOT, the share of the old class frequencies that stays at each batch.
         dot: how DOT weighs a sample, by its predicted class ("hard") or by all its probabilities ("soft").
         threshold: which samples train. PL: least confidence (0.4). Ent-W and ETA: entropy margin as a fraction of
