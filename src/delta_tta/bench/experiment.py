@@ -242,8 +242,8 @@ def from_mapping(values: Mapping[str, Any], root: Path | None = None) -> Experim
             raise SettingError(f"Unknown key {name!r}.{nearest(name, (*places, *others))}")
     if not values.get("methods"):
         raise SettingError(
-            "Expected `methods`, such as ['tent', 'tent+delta'] in a file or -m tent -m tent+delta, but there is none; "
-            "`delta-tta methods` lists them."
+            "Expected `methods`, such as ['tent', 'tent+delta'], but there is none. On the command line: -m tent -m "
+            "tent+delta; `delta-tta methods` lists them."
         )
     given = {name: _listed(name, values[name]) for name in others if name in values}
     if "scenarios" in given:

@@ -76,7 +76,9 @@ def setting() -> list[str]:
 
 def among(names: Iterable[str]) -> Callable[[], list[str]]:
     """Return what offers these words."""
-    return lambda: list(names)
+    words = list(names)
+    return lambda: words
 
 
-ground, model, preset, data = (among(names) for names in (GROUNDS, known_models(), ["auto", *PRESETS], get_args(Kind)))
+ground, preset, data = (among(names) for names in (GROUNDS, ["auto", *PRESETS], get_args(Kind)))
+model = among(name.partition("…")[0] for name in known_models() if ".py:" not in name)

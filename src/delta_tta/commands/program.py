@@ -17,13 +17,16 @@ Exit codes:
   0    everything was done
   1    the work failed: a cell, a full disk, something unexpected
   2    wrong usage: an option, a name, a file that is missing or cannot be read
-  130  interrupted by Ctrl-C, 143 by SIGTERM
+  130  interrupted by Ctrl-C; 143 by SIGTERM
+
+Completion:
+  --install-completion lets the shell complete methods, scenarios, corruptions, tables and figures with Tab
 
 Examples:
   delta-tta demo                                     # the point of it all, in a minute
   delta-tta compare tent tent+delta --corruption fog
   delta-tta --quiet compare tent tent+delta --json   # for a program; --quiet may also stand at the end
-  delta-tta --install-completion                     # names of methods, corruptions, exhibits, ... with Tab
+  delta-tta reproduce --list                         # the paper's tables and figures
 """
 
 
