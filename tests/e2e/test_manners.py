@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import shlex
+import signal
 import subprocess
 import sys
 
@@ -19,7 +20,7 @@ from delta_tta.commands.program import EVERYWHERE
 from delta_tta.corruptions.constants import TYPES, VALIDATION
 from delta_tta.reproduce import EXHIBITS, GROUNDS
 from delta_tta.streams import StreamSpec
-from laboratory import place
+from laboratory import Held, place
 
 MAIN = [sys.executable, "-c", "from delta_tta.cli import main; main()"]
 ESCAPE = "\x1b["
@@ -197,6 +198,18 @@ def test_exit_codes_of_real_processes(small, tmp_path):
         assert (ended.returncode, "Traceback" in ended.stderr) == (code, False), ended.stderr
         assert words in ended.stderr
         assert arguments or ended.stdout.split() == ["methods"]
+
+
+@pytest.mark.parametrize(("way", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_exit_codes_of_a_process_that_is_stopped(way, code, small, tmp_path):
+    held = Held(tmp_path / "place")
+    with subprocess.Popen([*MAIN, *small, "-m", "source"], stderr=subprocess.PIPE, text=True) as process:
+        assert held.wait() == process.pid
+        process.send_signal(way)
+        said = process.communicate()[1].splitlines()
+    assert process.returncode == code
+    assert said[0] == "0 of 1 cells are in s.db; the same command goes on."
+    assert said[1:] == [f"delta-tta: {'interrupted' if code == 130 else 'told to end'}."]
 
 
 @pytest.mark.parametrize(

@@ -78,4 +78,5 @@ def corrupt(
         f"({plan.constants} constants{frost})",
         markup=False,
         highlight=False,
+        soft_wrap=True,
     )
