@@ -20,7 +20,7 @@ from delta_tta.commands.program import EVERYWHERE
 from delta_tta.corruptions.constants import TYPES, VALIDATION
 from delta_tta.reproduce import EXHIBITS, GROUNDS
 from delta_tta.streams import StreamSpec
-from laboratory import Held, place
+from laboratory import Held, place, until
 
 MAIN = [sys.executable, "-c", "from delta_tta.cli import main; main()"]
 ESCAPE = "\x1b["
@@ -204,7 +204,7 @@ def test_exit_codes_of_real_processes(small, tmp_path):
 def test_exit_codes_of_a_process_that_is_stopped(way, code, small, tmp_path):
     held = Held(tmp_path / "place")
     with subprocess.Popen([*MAIN, *small, "-m", "source"], stderr=subprocess.PIPE, text=True) as process:
-        assert held.wait() == process.pid
+        until(held.pids, 300, "the network to be reached")
         process.send_signal(way)
         said = process.communicate()[1].splitlines()
     assert process.returncode == code
