@@ -1,15 +1,32 @@
-"""The command `delta-tta`."""
+"""The command `delta-tta`: the process around it, which must speak well even while it starts."""
 
 from __future__ import annotations
 
+import signal
 import sys
+from types import FrameType
+
+WRONG, INTERRUPTED, TERMINATED = 2, 130, 143
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came. As an interrupt, so that whatever tidies up after Ctrl-C does after this, too."""
 
 
 def main() -> None:
     """Run the command; its packages come with the extra `cli`."""
+    signal.signal(signal.SIGTERM, _terminate)
     try:
-        from .commands import app
-    except ImportError as error:
-        missing = error.name or str(error)
-        sys.exit(f"The command needs the package {missing}: pip install 'delta-tta[cli]'")
-    app()
+        try:
+            from .commands import app
+        except ImportError as error:
+            missing = error.name or str(error)
+            print(f"delta-tta: the command needs the package {missing}: pip install 'delta-tta[cli]'", file=sys.stderr)
+            sys.exit(WRONG)
+        app(prog_name="delta-tta")
+    except KeyboardInterrupt as stop:  # before a command has begun, or twice
+        sys.exit(TERMINATED if isinstance(stop, Terminated) else INTERRUPTED)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated

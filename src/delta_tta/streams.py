@@ -89,20 +89,21 @@ class StreamSpec:
 
     @classmethod
     def parse(cls, text: str) -> StreamSpec:
-        """Read what `str` writes."""
-        match = re.fullmatch(r"\s*([^\s(,]+)\s*(?:\(([^)]*)\))?\s*(?:,\s*seed\s+(\d+))?\s*", text)
+        """Read what `str` writes, or the same without brackets: "DS+CB,rho=0.1" needs no quotes in a shell."""
+        pairs = r"\(([^)]*)\)|((?:\s*,\s*\w+\s*=[^,]*)*)"
+        match = re.fullmatch(rf"\s*([^\s(,]+)\s*(?:{pairs})\s*(?:,\s*seed\s+(\d+))?\s*", text)
         names = {"ρ": "rho", "rho": "rho", "π": "pi", "pi": "pi", "J": "pieces"}
         values: dict[str, float] = {}
         try:
             assert match is not None
-            for pair in filter(None, (match[2] or "").split(",")):
+            for pair in filter(None, (match[2] or match[3] or "").split(",")):
                 letter, value = pair.split("=")
                 values[names[letter.strip()]] = float(value) if letter.strip() != "J" else int(value)
         except (AssertionError, ValueError, KeyError) as error:
             raise StreamError(
                 f"Expected a stream such as 'DS+CI (ρ=0.5, π=0.05), seed 2020', but got {text!r}."
             ) from error
-        seed = {"seed": int(match[3])} if match[3] else {}
+        seed = {"seed": int(match[4])} if match[4] else {}
         return cls(match[1], **values, **seed)  # type: ignore[arg-type]  # checked by __post_init__
 
 

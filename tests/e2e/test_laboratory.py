@@ -129,12 +129,13 @@ def test_a_reproduction_that_is_killed_goes_on_where_it_was(way, tmp_path):
     os.kill(process.pid, way)
     said = process.communicate(timeout=60)[1]
     if way == signal.SIGTERM:
-        assert process.returncode == 130
+        assert process.returncode == 143
         assert "the same command goes on" in said
     with Store("results.db") as store:
         before = {key: result.seconds for key, _, result in store.results()}
     assert len(before) >= 2
-    run(*CHEAP)
+    shown = json.loads(run(*CHEAP, "--json").stdout)
+    assert [(one["id"], one["kind"]) for one in shown] == [("figure-1", "strips"), ("figure-8b", "figure")]
     with Store("results.db") as store:
         after = {key: result.seconds for key, _, result in store.results()}
     assert {key: after[key] for key in before} == before, "nothing lost, nothing run twice"

@@ -85,6 +85,8 @@ def test_a_spec_prints_as_the_paper_writes_it_and_parses_back(spec, text):
 
 def test_parse_takes_plain_letters_too():
     assert StreamSpec.parse("DS+CI (rho=0.5, pi=0.05)") == StreamSpec("DS+CI", rho=0.5, pi=0.05)
+    assert StreamSpec.parse("DS+CI,rho=0.5,pi=0.05") == StreamSpec("DS+CI", rho=0.5, pi=0.05)
+    assert StreamSpec.parse("DS+CB, rho=0.1, seed 7") == StreamSpec("DS+CB", rho=0.1, seed=7)
 
 
 @pytest.mark.parametrize("text", ["", "DS+CB (ρ)", "DS+CB (ρ=x)", "DS+CB (z=1)", "IS+CB, seed x", "IS+CB seed 2020"])

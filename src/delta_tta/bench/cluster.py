@@ -20,7 +20,7 @@ from ..data.derived import Corrupted, in_memory
 from ..data.sets import ArraySet, ImageSet
 from ..errors import SettingError
 from ..streams import DomainStream, Stream
-from .engine import Event, Prepare, Task, in_words
+from .engine import Event, Prepare, Task, failure
 from .experiment import CLEAN, Cell, Place
 from .lab import Lab, needs_source, run_cell
 
@@ -185,4 +185,4 @@ def _perform(
     except ray.exceptions.RayError:
         raise  # a node was lost with what it held
     except Exception as error:
-        return Event(cell, error=in_words(error))
+        return failure(cell, error)

@@ -44,7 +44,10 @@ Task = Prepare | Cell
 
 @dataclass(frozen=True)
 class Event:
-    """What an engine says of a task: progress (samples so far, accuracy), a result, or an error. Lost: try it again."""
+    """What an engine says of a task: progress (samples so far, accuracy), a result, or an error. Lost: try it again.
+
+    `details` of an error that was not made for users are its traceback.
+    """
 
     task: Task
     samples: int = 0
@@ -52,6 +55,7 @@ class Event:
     result: Result | None = None
     error: str | None = None
     lost: bool = False
+    details: str = ""
 
     @property
     def final(self) -> bool:
@@ -98,7 +102,13 @@ def perform(lab: Lab, task: Task, say: Callable[[Event], None]) -> None:
     except BrokenPipeError:
         raise  # nobody listens
     except Exception as error:
-        return say(Event(task, error=in_words(error)))
+        return say(failure(task, error))
+
+
+def failure(task: Task, error: Exception) -> Event:
+    """Return what an engine says of a task that raised an error."""
+    details = "" if isinstance(error, DeltaError) else "".join(traceback.format_exception(error))
+    return Event(task, error=in_words(error), details=details)
 
 
 def in_words(error: Exception) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 from .. import recipe
 from ..corruptions.constants import TYPES, VALIDATION
+from ..data.sources import how_to_get
 from ..errors import InputError, SettingError, nearest
 from ..settings import Settings, make_settings
 from ..streams import StreamSpec
@@ -67,9 +68,9 @@ class Place:
             object.__setattr__(self, "preset", USUAL[self.data])
         if (self.path is None) != (self.data == "demo"):
             raise SettingError(
-                "Expected no `path` for the embedded images."
+                f"Expected no `path` for the embedded images; say what is at {self.path} with `data`, such as 'cifar'."
                 if self.path
-                else f"Expected `path`, where the data {self.data!r} is, but there is none."
+                else f"Expected `path`, where the data {self.data!r} is, but there is none. {how_to_get(self.data)}"
             )
         if self.images is not None and (not isinstance(self.images, int) or self.images < 1):
             raise SettingError(f"Expected `images` to be an integer of at least 1, but got {self.images!r}.")
@@ -240,7 +241,10 @@ def from_mapping(values: Mapping[str, Any], root: Path | None = None) -> Experim
         if name not in (*places, *others):
             raise SettingError(f"Unknown key {name!r}.{nearest(name, (*places, *others))}")
     if not values.get("methods"):
-        raise SettingError("Expected `methods`, such as ['tent', 'tent+delta'], but there is none.")
+        raise SettingError(
+            "Expected `methods`, such as ['tent', 'tent+delta'], but there is none. On the command line: -m tent -m "
+            "tent+delta; `delta-tta methods` lists them."
+        )
     given = {name: _listed(name, values[name]) for name in others if name in values}
     if "scenarios" in given:
         given["scenarios"] = scenarios(given["scenarios"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import deque
@@ -16,6 +17,7 @@ from .lab import Lab
 from .store import Store
 
 HEARTBEAT = 10.0
+log = logging.getLogger("delta_tta")
 PASSES = {"memo": 118.0, "cotta": 43.0, "tta": 34.0}
 """What a sample costs relative to plain eval, where it is much (benchmarks/methods.py)."""
 
@@ -143,6 +145,7 @@ def _take(event: Event, key: str, plan: Plan, store: Store, tally: Tally) -> Non
         store.release(key)
         if event.error is not None:
             tally.failed[key] = event.error
+            log.debug("%s failed: %s\n%s", cell, event.error, event.details)
 
 
 def _look_elsewhere(

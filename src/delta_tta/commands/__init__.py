@@ -1,24 +1,34 @@
-"""What `delta-tta` can do, one file a command."""
+"""What `delta-tta` can do, one file a command; a new command is a function, its examples, and one line here."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import typer
 
 from . import comparing, corrupting, listing, reproducing, running
+from .program import Command, Program, program
+
+COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
+    "demo": (comparing.demo, comparing.DEMO_EXAMPLES),
+    "compare": (comparing.compare, comparing.COMPARE_EXAMPLES),
+    "run": (running.run, running.EXAMPLES),
+    "reproduce": (reproducing.reproduce, reproducing.REPRODUCE_EXAMPLES),
+    "report": (reproducing.report, reproducing.REPORT_EXAMPLES),
+    "corrupt": (corrupting.corrupt, corrupting.EXAMPLES),
+    "methods": (listing.methods, listing.EXAMPLES),
+}
 
 app = typer.Typer(
     name="delta-tta",
-    help="Keep a trained image classifier accurate while it predicts: DELTA and its rivals for test-time adaptation.",
+    cls=Program,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.command("demo", epilog=comparing.DEMO_EXAMPLES)(comparing.demo)
-app.command("compare", epilog=comparing.COMPARE_EXAMPLES)(comparing.compare)
-app.command("run", epilog=running.EXAMPLES)(running.run)
-app.command("reproduce", epilog=reproducing.REPRODUCE_EXAMPLES)(reproducing.reproduce)
-app.command("report", epilog=reproducing.REPORT_EXAMPLES)(reproducing.report)
-app.command("corrupt", epilog=corrupting.EXAMPLES)(corrupting.corrupt)
-app.command("methods")(listing.methods)
+app.callback()(program)
+for _name, (_function, _examples) in COMMANDS.items():
+    app.command(_name, cls=Command, epilog=_examples)(_function)
 
-__all__ = ["app"]
+__all__ = ["COMMANDS", "app"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,43 +22,42 @@ from ..report.shown import Report
 from ..report.tables import markdown as as_markdown
 from ..report.tables import mean_over_data
 from ..report.terminal import accuracy_table
+from . import completing
 from .differing import show_differences
-from .running import WorkersOption, engine_maker, execute, finish
-from .shared import clean_kind, consoles, spoken_errors
+from .executing import WorkersOption, engine_maker, execute, finish
+from .manners import Json, consoles, print_json, say
+from .shared import Scenarios, clean_kind
 
 CORRUPTION = "motion_blur"
 """Unless another is asked for: severe, and yet Source is well above chance, so that harm can be seen."""
 DEMO_METHODS = ("source", "bn", "tent", "tent+delta", "ent-w+delta")
 DEMO_EXAMPLES = """
-[bold]Examples[/]
-
-delta-tta demo                                the point of it all, in a minute
-
-delta-tta demo --corruption gaussian_noise    under another corruption
-
-delta-tta demo --picture "" --page ""         the table alone
+Examples:
+  delta-tta demo                                # the point of it all, in a minute
+  delta-tta demo --corruption gaussian_noise    # under another corruption
+  delta-tta demo --picture "" --page ""         # the table alone
 """
 COMPARE_EXAMPLES = """
-[bold]Examples[/]
-
-delta-tta compare tent tent+tbr tent+dot tent+delta
-
-delta-tta compare source tent+delta --scenario "DS+CB (rho=0.01)" --corruption fog
-
-delta-tta compare tent tent+delta --model resnet20-cifar100 --clean data/cifar100 --preset cifar100-c
-
-delta-tta compare before.db after.db          two stores of results: what changed, cell by cell
+Examples:
+  delta-tta compare tent tent+tbr tent+dot tent+delta
+  delta-tta compare source tent+delta --scenario DS+CB,rho=0.01 --corruption fog
+  delta-tta compare tent tent+delta --model resnet20-cifar100 --clean data/cifar100 --preset cifar100-c
+  delta-tta compare before.db after.db          # two stores of results: what changed, cell by cell
 """
 
-Corruption = Annotated[str, typer.Option(help="Which corruption; 'none' for clean images.")]
+Corruption = Annotated[
+    str, typer.Option(autocompletion=completing.corruption, help="Which corruption; 'none' for clean images.")
+]
 Corruptions = Annotated[
     list[str] | None,
-    typer.Option(help="Which, 'none' for clean images; repeat for the mean over several. Default: motion_blur."),
+    typer.Option(
+        autocompletion=completing.corruption,
+        help="Which, 'none' for clean images; repeat for the mean over several. Default: motion_blur.",
+    ),
 ]
 Severity = Annotated[int, typer.Option("--severity", "-s", help="1 to 5.")]
 BatchSize = Annotated[int, typer.Option("--batch-size", "-b", min=1, help="Images at a time.")]
 Seed = Annotated[int, typer.Option(help="Of the streams; the paper uses 2020 to 2023.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Page = Annotated[str, typer.Option(help="HTML page of the results; '' for none.")]
 
 
@@ -76,26 +74,36 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Show the paper's point on the embedded images: five methods over the four test scenarios, in about a minute."""
-    with spoken_errors():
-        experiment = Experiment(DEMO_METHODS, Place(), SCENARIOS, (corruption,), (severity,), (batch_size,), (seed,))
-        _, tally = _compare(experiment.cells(), workers, picture, page, as_json)
-        finish(tally)
+    experiment = Experiment(DEMO_METHODS, Place(), SCENARIOS, (corruption,), (severity,), (batch_size,), (seed,))
+    _, tally = _compare(experiment.cells(), workers, picture, page, as_json)
+    finish(tally)
 
 
 def compare(
     methods: Annotated[
-        list[str], typer.Argument(help="Methods, such as tent+delta (see `delta-tta methods`), or two stores.")
+        list[str],
+        typer.Argument(
+            autocompletion=completing.method,
+            help="Methods, such as tent+delta (see `delta-tta methods`), or two stores.",
+        ),
     ],
-    model: Annotated[str, typer.Option(help="See delta_tta.models.load.")] = "resnet20-cifar10",
+    model: Annotated[
+        str, typer.Option(autocompletion=completing.model, help="See delta_tta.models.load.")
+    ] = "resnet20-cifar10",
     weights: Annotated[Path | None, typer.Option(help="A .safetensors file or torch checkpoint.")] = None,
     clean: Annotated[
         Path | None, typer.Option(help="Clean CIFAR or folder of images; default: embedded images.")
     ] = None,
-    scenario: Annotated[list[str] | None, typer.Option(help="Such as 'DS+CB (rho=0.1)'; repeat for more.")] = None,
+    scenario: Scenarios = None,
     corruption: Corruptions = None,
     severity: Severity = 5,
     batch_size: BatchSize = 64,
-    preset: Annotated[str, typer.Option(help="The paper's settings for a data set; auto: those of the data.")] = "auto",
+    preset: Annotated[
+        str,
+        typer.Option(
+            autocompletion=completing.preset, help="The paper's settings for a data set; auto: those of the data."
+        ),
+    ] = "auto",
     seed: Seed = 2020,
     picture: Annotated[str, typer.Option(help="PNG of the accuracy over the stream; '' for none.")] = "",
     page: Page = "",
@@ -108,20 +116,17 @@ def compare(
     EATA, which needs images of the training distribution, gets the clean ones. Nothing is kept: `delta-tta run` does.
     Of two stores it tells what changed, with a paired test.
     """
-    with spoken_errors():
-        if len(methods) == 2 and all(Path(name).is_file() for name in methods):
-            show_differences(Path(methods[0]), Path(methods[1]), as_json)
-            return
-        place = Place(
-            clean_kind(clean), str(clean) if clean else None, model, str(weights) if weights else None, preset
-        )
-        streams = tuple(scenarios(scenario)) if scenario else SCENARIOS
-        names = tuple(corruption or [CORRUPTION])
-        experiment = Experiment(tuple(methods), place, streams, names, (severity,), (batch_size,), (seed,))
-        results, tally = _compare(experiment.cells(), workers, picture, page, as_json)
-        if markdown is not None and results:
-            markdown.write_text(as_markdown(mean_over_data(results)) + "\n", encoding="utf-8")
-        finish(tally)
+    if len(methods) == 2 and all(Path(name).is_file() for name in methods):
+        show_differences(Path(methods[0]), Path(methods[1]), as_json)
+        return
+    place = Place(clean_kind(clean), str(clean) if clean else None, model, str(weights) if weights else None, preset)
+    streams = tuple(scenarios(scenario)) if scenario else SCENARIOS
+    names = tuple(corruption or [CORRUPTION])
+    experiment = Experiment(tuple(methods), place, streams, names, (severity,), (batch_size,), (seed,))
+    results, tally = _compare(experiment.cells(), workers, picture, page, as_json)
+    if markdown is not None and results:
+        markdown.write_text(as_markdown(mean_over_data(results)) + "\n", encoding="utf-8")
+    finish(tally)
 
 
 def _compare(
@@ -129,7 +134,7 @@ def _compare(
 ) -> tuple[list[Result], Tally]:
     with tempfile.TemporaryDirectory(prefix="delta-tta-") as folder, Store(Path(folder) / "compare.db") as store:
         cache = default_cache()
-        plan, tally = execute(cells, store, cache, engine_maker("local", cache, workers))
+        plan, tally = execute(cells, store, cache, engine_maker("local", cache, workers), kept=False)
         keys = plan.keys
         found = {key: result for key, _, result in store.results(plan.cells)}
         done = [cell for cell in cells if keys.get(cell) in found]  # as they were asked for, not as they were finished
@@ -139,24 +144,25 @@ def _compare(
 
 
 def _show(cells: Sequence[Cell], results: Sequence[Result], picture: str, page: str, as_json: bool) -> None:
-    shown, aside = consoles()
+    shown, _ = consoles()
     if as_json:
-        typer.echo(json.dumps([result.as_dict() for result in results], indent=1, ensure_ascii=False))
+        pairs = zip(cells, results, strict=True)
+        print_json([{"cell": cell.as_dict(), **result.as_dict()} for cell, result in pairs])
     elif results:
-        shown.print(_title(results), style="bold", highlight=False, soft_wrap=True)
+        shown.print(_title(results), style="bold", markup=False, highlight=False, soft_wrap=True)
         shown.print(accuracy_table(mean_over_data(results)))
         if any(result.method == "source" for result in results):
             shown.print("▲▼ points against Source on the same stream.", style="dim")
     if picture and results:
         first = [result for result in results if result.about["data"] == results[0].about["data"]]
         accuracy_over_stream(first, Path(picture), _title(first))
-        aside.print(f"Accuracy over the stream: {picture}", highlight=False, soft_wrap=True)
+        say(f"Accuracy over the stream: {picture}")
     if page and results:
         traces = {cell: result.trace for cell, result in zip(cells, results, strict=True)}
         names = CIFAR10_CLASSES if cells[0].place.data == "demo" else ()
         exhibits = exhibits_of(list(zip(cells, results, strict=True)), traces.get, names)
         write_page(Report("Test-time adaptation, compared", _title(results), tuple(exhibits)), Path(page))
-        aside.print(f"The page: {Path(page).absolute()}", highlight=False, soft_wrap=True)
+        say(f"The page: {Path(page).absolute()}")
 
 
 def _title(results: Sequence[Result]) -> str:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
-import typer
 from rich.table import Table
 
 from ..bench.differences import Comparison, differences
 from ..bench.store import Store
-from .shared import consoles
+from .manners import consoles, print_json
 
 
 def show_differences(before: Path, after: Path, as_json: bool) -> None:
@@ -19,8 +17,8 @@ def show_differences(before: Path, after: Path, as_json: bool) -> None:
     with Store(before, create=False) as first, Store(after, create=False) as second:
         found = differences(first, second)
     if as_json:
-        rows = [{**dataclasses.asdict(one), "cell": one.cell.as_dict()} for one in found.cells]
-        typer.echo(json.dumps({**dataclasses.asdict(found), "cells": rows}, indent=1, ensure_ascii=False))
+        rows = [{**dataclasses.asdict(one), "cell": one.cell.as_dict(), "points": one.points} for one in found.cells]
+        print_json({**dataclasses.asdict(found), "cells": rows})
         return
     shown, _ = consoles()
     moved = sorted((one for one in found.cells if one.changed != 0), key=lambda one: -abs(one.points))

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated
-
-import typer
 from rich.table import Table
 
 from .. import recipe
-from .shared import consoles
+from .manners import Json, consoles, print_json
+
+EXAMPLES = """
+Examples:
+  delta-tta methods
+  delta-tta methods --json
+"""
 
 
-def methods(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
-    """List every method that can be written, and what its words mean."""
+def methods(as_json: Json = False) -> None:
+    """List every word a method can be made of, and what it means."""
     known = recipe.methods()
     if as_json:
-        typer.echo(json.dumps(known, indent=1, ensure_ascii=False))
+        print_json(known)
         return
     table = Table("method", "what it does")
     for name, line in known.items():

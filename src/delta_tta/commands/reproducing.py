@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Annotated
 
 import torch
 import typer
-from rich.console import Console
 from rich.table import Table as RichTable
 
 from ..bench.engine import cores
@@ -25,14 +23,14 @@ from ..report.page import write_page
 from ..report.shown import Exhibit, Table
 from ..reproduce import EXHIBITS, Ground, Shelf, exhibit, ground
 from ..reproduce.page import report_of, store_report
-from .running import (
+from . import completing
+from .executing import (
     Address,
     Board,
     Cache,
     Cpus,
     EngineName,
     Gpus,
-    Quiet,
     StorePath,
     Threads,
     WorkersOption,
@@ -40,35 +38,35 @@ from .running import (
     execute,
     finish,
 )
-from .shared import consoles, spoken_errors
+from .manners import Json, consoles, print_json, say
 
 REPRODUCE_EXAMPLES = """
-[bold]Examples[/]
-
-delta-tta reproduce --list                                what there is, and what it costs here
-
-delta-tta reproduce table-5                               on the embedded images
-
-delta-tta reproduce table-5 --on cifar100 --data data/cifar100
-
-delta-tta reproduce --all --on cifar100-c --data CIFAR-100-C --weights resnext29.pt
-
-delta-tta reproduce --all                                 everything, as files and as one page
+Examples:
+  delta-tta reproduce --list                    # what there is, and what it costs here
+  delta-tta reproduce table-5                   # on the embedded images
+  delta-tta reproduce table-5 --on cifar100 --data data/cifar100
+  delta-tta reproduce --all --on cifar100-c --data CIFAR-100-C --weights resnext29.pt
 """
 REPORT_EXAMPLES = """
-[bold]Examples[/]
-
-delta-tta report                                          of delta-tta.db, to delta-tta-report.html
-
-delta-tta report results.db --out page.html
+Examples:
+  delta-tta report                              # of delta-tta.db, to delta-tta-report.html
+  delta-tta report results.db --out page.html
 """
 
 
 def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(help="Such as table-5 or figure-2; see --list.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(autocompletion=completing.exhibit, help="Such as table-5 or figure-2; see --list."),
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All tables and figures.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="Show what there is and what it costs here.")] = False,
-    on: Annotated[str, typer.Option(help="demo, cifar100, cifar100-c, imagenet-c, imagenet-r or ytbb-sub.")] = "demo",
+    on: Annotated[
+        str,
+        typer.Option(
+            autocompletion=completing.ground, help="demo, cifar100, cifar100-c, imagenet-c, imagenet-r or ytbb-sub."
+        ),
+    ] = "demo",
     data: Annotated[Path | None, typer.Option(help="Where the images are.")] = None,
     weights: Annotated[Path | None, typer.Option(help="Of the network, where none come with it.")] = None,
     full: Annotated[bool, typer.Option(help="All corruptions, seeds and images: for those with a GPU.")] = False,
@@ -85,46 +83,46 @@ def reproduce(
     cpus_per_cell: Cpus = 1,
     gpus_per_cell: Gpus = 0,
     tensorboard: Board = None,
-    quiet: Quiet = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Run the paper's tables and figures, and set the results beside what the paper prints.
 
     With a data set of the paper it is the paper's setting; on the embedded images, or on CIFAR-100 corrupted on the
     fly, the same experiment on other images, and the output says so. Stopped at any moment, the same command goes on.
     """
-    with spoken_errors():
-        place, lab = ground(on, data, weights, full), Lab(cache or default_cache())
-        chosen = _chosen(names or [], everything or (listing and not names), place)
-        if listing:
-            _list(chosen, place, lab, store)
-            return
-        with Store(store) as opened:
-            shown, aside = consoles()
-            aside.print(f"On {place.words}.", highlight=False)
-            cells = list(dict.fromkeys(cell for name in chosen for cell in EXHIBITS[name].cells(place)))
-            make = engine_maker(engine, lab.cache, workers, threads, address, cpus_per_cell, gpus_per_cell)
-            plan, tally = execute(cells, opened, lab.cache, make, tensorboard, quiet)
-            shelf = Shelf(opened, place, plan.keys)
-            made = [exhibit(EXHIBITS[name], shelf) for name in chosen]
-            folder = out or Path(f"reproduced-{on}")
-            for one in made:
-                write_exhibit(one, folder)
-            write_page(report_of(place, made, opened, plan.cells), folder / "report.html")
-        _show(made, shown, as_json, place)
-        aside.print(f"Files: {folder}; the page: {folder / 'report.html'}", highlight=False, soft_wrap=True)
-        finish(tally)
+    place, lab = ground(on, data, weights, full), Lab(cache or default_cache())
+    chosen = _chosen(names or [], everything or (listing and not names), place)
+    if listing:
+        _list(chosen, place, lab, store, as_json)
+        return
+    with Store(store) as opened:
+        say(f"On {place.words}.")
+        cells = list(dict.fromkeys(cell for name in chosen for cell in EXHIBITS[name].cells(place)))
+        make = engine_maker(engine, lab.cache, workers, threads, address, cpus_per_cell, gpus_per_cell)
+        plan, tally = execute(cells, opened, lab.cache, make, tensorboard)
+        shelf = Shelf(opened, place, plan.keys)
+        made = [exhibit(EXHIBITS[name], shelf) for name in chosen]
+        folder = out or Path(f"reproduced-{on}")
+        for one in made:
+            write_exhibit(one, folder)
+        write_page(report_of(place, made, opened, plan.cells), folder / "report.html")
+    _show(made, as_json, place, folder)
+    say(f"Files: {folder}; the page: {folder / 'report.html'}")
+    finish(tally)
 
 
 def report(
     store: Annotated[Path, typer.Argument(help="A store of results.")] = Path("delta-tta.db"),
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("delta-tta-report.html"),
+    as_json: Json = False,
 ) -> None:
     """Write one HTML page of everything in a store: it opens from disk and needs no network."""
-    with spoken_errors():
-        with Store(store, create=False) as opened:
-            write_page(store_report(opened), out)
-        consoles()[1].print(f"The page: {out}", highlight=False, soft_wrap=True)
+    with Store(store, create=False) as opened:
+        made = store_report(opened)
+    write_page(made, out)
+    if as_json:
+        print_json({"page": str(out), **made.as_dict()})
+    say(f"The page: {out}")
 
 
 def _chosen(names: Sequence[str], everything: bool, place: Ground) -> list[str]:
@@ -141,39 +139,43 @@ def _chosen(names: Sequence[str], everything: bool, place: Ground) -> list[str]:
     return here if everything and not names else list(dict.fromkeys(names))
 
 
-def _show(made: Sequence[Exhibit], shown: Console, as_json: bool, place: Ground) -> None:
+def _show(made: Sequence[Exhibit], as_json: bool, place: Ground, folder: Path) -> None:
     if as_json:
-        values = [{"on": place.name, "words": place.words, **dataclasses.asdict(one)} for one in made]
-        typer.echo(json.dumps(values, indent=1, ensure_ascii=False))
+        where = {"on": place.name, "words": place.words, "folder": str(folder)}
+        print_json([{**where, "kind": type(one).__name__.lower(), **dataclasses.asdict(one)} for one in made])
         return
+    shown, _ = consoles()
     for one in made:
         if isinstance(one, Table):
             shown.print(rich_table(one))
             shown.print()
 
 
-def _list(chosen: Sequence[str], place: Ground, lab: Lab, store: Path) -> None:
-    shown, aside = consoles()
+def _list(chosen: Sequence[str], place: Ground, lab: Lab, store: Path, as_json: bool) -> None:
     there: set[str] = set()
     if store.exists():
         with Store(store) as opened:
             there = {key for key, _, _ in opened.results()}
     rate = _rate(place, lab) * cores()
-    table = RichTable("name", "what", "cells", "in the store", "minutes left", title=f"On {place.words}")
     counted: set[str] = set()
-    total = 0.0
+    rows = []
     for name in chosen:
         plan = Plan.of(EXHIBITS[name].cells(place), lab)
         done = there & set(plan.cells)
         left = sum(plan.work(key) for key in plan.cells if key not in done and key not in counted) / rate / 60
         counted |= set(plan.cells)
-        total += left
-        table.add_row(name, EXHIBITS[name].title, str(len(plan.cells)), str(len(done)), f"{left:.1f}")
-    shown.print(table)
-    aside.print(
-        f"About {total:.0f} minutes in all on {cores()} cores; cells that an exhibit above has are not counted again.",
-        highlight=False,
-    )
+        rows.append((name, EXHIBITS[name].title, len(plan.cells), len(done), left))
+    if as_json:
+        print_json(
+            [dict(zip(("name", "title", "cells", "in_store", "minutes_left"), row, strict=True)) for row in rows]
+        )
+    else:
+        table = RichTable("name", "what", "cells", "in the store", "minutes left", title=f"On {place.words}")
+        for name, title, cells, found, left in rows:
+            table.add_row(name, title, str(cells), str(found), f"{left:.1f}")
+        consoles()[0].print(table)
+    total = sum(left for *_, left in rows)
+    say(f"About {total:.0f} minutes in all on {cores()} cores; cells that an exhibit above has are not counted again.")
 
 
 def _rate(place: Ground, lab: Lab) -> float:

@@ -1,42 +1,24 @@
-"""What the commands share: errors as one line, and where data comes from."""
+"""What the commands share: which streams, and where clean images come from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from .. import data
 from ..bench.experiment import Kind
-from ..errors import DeltaError
+from . import completing
 
-WRONG = 2
-"""Exit code for input that cannot be used, as for a wrong option."""
-INTERRUPTED = 130
-
-
-def consoles() -> tuple[Console, Console]:
-    """Return (for results, for progress and errors); NO_COLOR and pipes are respected by rich."""
-    return Console(), Console(stderr=True)
-
-
-@contextmanager
-def spoken_errors() -> Iterator[None]:
-    """Turn errors made for the user into one line and an exit code."""
-    try:
-        yield
-    except (DeltaError, ImportError) as error:
-        typer.echo(f"delta-tta: {error}", err=True)
-        raise typer.Exit(WRONG) from None
-    except OSError as error:  # a full disk, a folder that may not be written
-        typer.echo(f"delta-tta: {error}", err=True)
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        typer.echo("delta-tta: interrupted.", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+Scenarios = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scenario",
+        autocompletion=completing.scenario,
+        help="Such as IS+CB, DS+CB,rho=0.1 or DS+CI,rho=0.5,pi=0.05; repeat for more.",
+    ),
+]
 
 
 def clean_kind(place: Path | None) -> Kind:

@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import os
 import re
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -254,6 +255,7 @@ def _in_parallel(jobs: Sequence[Job], workers: int) -> Iterator[int]:
 def _one_thread() -> None:
     import cv2
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the master decides
     cv2.setNumThreads(1)  # the processes share the cores already
 
 

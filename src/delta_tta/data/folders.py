@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..errors import DataError
 from .sets import FileSet, read_image
+from .sources import how_to_get
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif"})
 
@@ -26,7 +27,9 @@ def folder(root: str | Path, size: int | None = 224, resize: int | None = None, 
     """
     place = Path(root)
     if not place.is_dir():
-        raise DataError(f"Expected a folder of images at {place}, one sub-folder a class, but there is none.")
+        raise DataError(
+            f"Expected a folder of images at {place}, one sub-folder a class, but there is none. {how_to_get('folder')}"
+        )
     classes = sorted(child.name for child in place.iterdir() if child.is_dir() and not child.name.startswith("."))
     paths: list[Path] = []
     labels: list[int] = []
@@ -38,7 +41,8 @@ def folder(root: str | Path, size: int | None = 224, resize: int | None = None, 
         labels += [len(kept)] * len(files)
         kept += [label] if files else []
     if not paths:
-        raise DataError(f"Expected images ({', '.join(sorted(SUFFIXES))}) in sub-folders of {place}, but found none.")
+        kinds = ", ".join(sorted(SUFFIXES))
+        raise DataError(f"Expected images ({kinds}) in sub-folders of {place}, but found none. {how_to_get('folder')}")
     if kept != classes:  # left out, it would shift the numbers of the others
         missing = next(label for label in classes if label not in kept)
         raise DataError(f"{place}: the folder of class {missing!r} holds no images; fill it, or remove it.")
@@ -55,8 +59,8 @@ def imagenet_c(root: str | Path, corruption: str, severity: int = 5) -> FileSet:
     place = Path(root) / corruption / str(severity)
     if not place.is_dir():
         raise DataError(
-            f"Expected the folder {place} with one sub-folder a WordNet name, but there is none. ImageNet-C is Zenodo "
-            "record 2235448; or make it from clean images with `delta-tta corrupt`."
+            f"Expected the folder {place} with one sub-folder a WordNet name, but there is none. "
+            f"{how_to_get('imagenet-c')}"
         )
     return folder(place, name=f"ImageNet-C, {corruption} {severity}")
 
@@ -67,7 +71,7 @@ def imagenet_r(root: str | Path) -> FileSet:
     if not place.is_dir():
         raise DataError(
             f"Expected ImageNet-R at {place}, one sub-folder a WordNet name, but there is no such folder. "
-            "It is published by its authors as imagenet-r.tar."
+            f"{how_to_get('imagenet-r')}"
         )
     found = folder(place, name="ImageNet-R")
     if found.outputs is None or len(found.classes) != 200:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import DataError
 from .sets import FileSet
+from .sources import how_to_get
 
 COLUMNS = ("path", "label", "video", "time")
 YTBB_CLASSES = 21
@@ -74,7 +75,7 @@ def _rows(place: Path) -> list[dict[str, str]]:
             missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
             rows = list(reader)
     except FileNotFoundError:
-        raise DataError(f"Expected a CSV manifest ({', '.join(COLUMNS)}) at {place}, but there is none.") from None
+        raise DataError(f"Expected a CSV manifest at {place}, but there is none. {how_to_get('video')}") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{place} is not a readable CSV manifest: {error}.") from None
     if missing:

@@ -13,8 +13,8 @@ from ..bench.runner import Plan, Tally
 
 
 @contextmanager
-def run_progress(console: Console, plan: Plan, quiet: bool = False) -> Iterator[Callable[[Tally], None]]:
-    """Show a run: a bar on a terminal, a line a finished cell elsewhere; give what `run` calls."""
+def run_progress(console: Console, plan: Plan) -> Iterator[Callable[[Tally], None]]:
+    """Show a run: a bar where the console can move its cursor, else a line a finished cell; give what `run` calls."""
     bar = Progress(
         TextColumn("{task.fields[cells]}"),
         BarColumn(),
@@ -24,7 +24,7 @@ def run_progress(console: Console, plan: Plan, quiet: bool = False) -> Iterator[
         TextColumn("{task.description}"),
         console=console,
         transient=True,
-        disable=quiet or not console.is_terminal,
+        disable=not console.is_interactive,
         speed_estimate_period=600,
     )
     shown: list[object] = [None]
@@ -42,12 +42,13 @@ def run_progress(console: Console, plan: Plan, quiet: bool = False) -> Iterator[
                 description=words,
                 cells=f"{tally.done}/{tally.total} cells",
             )
-            if tally.last is not None and tally.last is not shown[0] and not console.is_terminal and not quiet:
+            if tally.last is not None and tally.last is not shown[0] and not console.is_interactive:
                 cell, event = shown[0] = tally.last
                 assert event.result is not None
                 console.print(
                     f"{tally.done}/{tally.total} {cell}: {100 * event.result.class_mean_accuracy:.1f} % "
                     f"({event.result.seconds:.1f} s)",
+                    markup=False,
                     highlight=False,
                     soft_wrap=True,
                 )
@@ -55,11 +56,11 @@ def run_progress(console: Console, plan: Plan, quiet: bool = False) -> Iterator[
         yield watch
 
 
-def failures(console: Console, plan: Plan, failed: dict[str, str]) -> None:
+def failures(tell: Callable[[str], None], plan: Plan, failed: dict[str, str]) -> None:
     """Say which cells failed and why; the same reason once."""
     reasons: dict[str, list[Cell]] = {}
     for key, reason in failed.items():
         reasons.setdefault(reason, []).append(plan.cells[key])
     for reason, cells in reasons.items():
         more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
-        console.print(f"failed: {cells[0]}{more}: {reason}", style="red", highlight=False, soft_wrap=True)
+        tell(f"failed: {cells[0]}{more}: {reason}")

@@ -8,14 +8,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..bench.experiment import CLEAN, FAMILIES, Cell, Order, Place
+from ..bench.experiment import CLEAN, FAMILIES, Cell, Kind, Order, Place
 from ..corruptions.constants import TYPES, VALIDATION
+from ..data.sources import how_to_get
 from ..errors import SettingError, nearest
 from ..streams import StreamSpec
 
 SEEDS = (2020, 2021, 2022, 2023)
 """The paper's."""
 SLOW = ("cotta", "memo", "tta")
+KINDS: Mapping[str, Kind] = {
+    "cifar100": "cifar",
+    "cifar100-c": "cifar-c",
+    "imagenet-c": "imagenet-c",
+    "imagenet-r": "imagenet-r",
+    "ytbb-sub": "video",
+}
+"""What lies at --data."""
+WEIGHTS = {
+    "cifar100-c": "RobustBench (https://robustbench.github.io) publishes AugMix's as Hendrycks2020AugMix_ResNeXt, for "
+    "CIFAR-100 under corruptions; `--on cifar100` has weights of its own.",
+    "ytbb-sub": "Give a ResNet-18 of torchvision's, trained on its 21 classes, as .safetensors or a torch checkpoint.",
+}
+"""Where those come from that none come with."""
 
 
 @dataclass(frozen=True)
@@ -148,11 +163,11 @@ def cifar100(path: Path | None = None, weights: Path | None = None) -> Ground:
 
 def cifar100_c(path: Path | None = None, weights: Path | None = None) -> Ground:
     """The published CIFAR-100-C."""
-    own = str(_given("cifar100-c", weights))
+    there, own = _needed("cifar100-c", path), str(_given("cifar100-c", weights))
     return Ground(
         "cifar100-c",
         "CIFAR100-C",
-        Place("cifar-c", _needed("cifar100-c", path), "resnext29", own, "cifar100-c"),
+        Place("cifar-c", there, "resnext29", own, "cifar100-c"),
         batch=200,
         study=128,
         words="CIFAR-100-C and ResNeXt-29, the paper's setting",
@@ -228,14 +243,16 @@ def ground(name: str, path: Path | None = None, weights: Path | None = None, ful
 def _needed(name: str, path: Path | None) -> str:
     if path is None:
         raise SettingError(
-            f"Expected the folder of the data for '{name}' (--data PATH); without data, take the ground 'demo'."
+            f"Expected where the data for '{name}' is (--data PATH), but there is none. {how_to_get(KINDS[name])}"
         )
     return str(path)
 
 
 def _given(name: str, weights: Path | None) -> Path:
     if weights is None:
-        raise SettingError(f"Expected the weights of the network for '{name}' (--weights FILE): none come with it.")
+        raise SettingError(
+            f"Expected the weights of the network for '{name}' (--weights FILE): none come with it. {WEIGHTS[name]}"
+        )
     return weights
 
 
