@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from . import comparing, corrupting, listing, reproducing, running
+from . import comparing, corrupting, listing, reproducing, running, tuning
 from .program import Command, Program, program
 
 COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
@@ -15,6 +15,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "run": (running.run, running.EXAMPLES),
     "reproduce": (reproducing.reproduce, reproducing.REPRODUCE_EXAMPLES),
     "report": (reproducing.report, reproducing.REPORT_EXAMPLES),
+    "tune": (tuning.tune, tuning.EXAMPLES),
     "corrupt": (corrupting.corrupt, corrupting.EXAMPLES),
     "methods": (listing.methods, listing.EXAMPLES),
 }

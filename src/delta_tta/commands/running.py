@@ -29,7 +29,7 @@ from .executing import (
     finish,
 )
 from .manners import Json, consoles, print_json, say
-from .shared import Scenarios
+from .shared import Scenarios, read_value
 
 EXAMPLES = """
 A file (TOML):
@@ -131,16 +131,7 @@ def run(
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """Read name=value; numbers and booleans as such."""
     name, equals, value = text.partition("=")
     if not equals:
         raise SettingError(f"Expected --set name=value, but got {text!r}.")
-    words = {"true": True, "false": False, "none": None}
-    if value.lower() in words:
-        return name, words[value.lower()]
-    for kind in (int, float):
-        try:
-            return name, kind(value)
-        except ValueError:
-            continue
-    return name, value
+    return name, read_value(value)

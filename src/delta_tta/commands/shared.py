@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -40,3 +40,16 @@ def clean_images(place: Path | None) -> data.ImageSet:
     if place is None:
         return data.demo()
     return data.folder(place, size=None) if kind == "folder" else data.cifar(place)
+
+
+def read_value(text: str) -> Any:
+    """Return the value of a setting as typed: numbers, booleans and none as such."""
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

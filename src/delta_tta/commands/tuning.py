@@ -1,0 +1,125 @@
+"""delta-tta tune."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..bench import tuning
+from ..bench.experiment import Experiment, from_mapping
+from ..bench.runner import default_cache
+from ..bench.store import Store
+from ..errors import SettingError
+from ..report.console import rich_table
+from ..report.shown import Column, Number, Row, Table
+from . import completing
+from .executing import Cache, StorePath, Threads, WorkersOption, engine_maker, execute, finish
+from .manners import Json, consoles, print_json, say
+from .shared import Scenarios, read_value
+
+EXAMPLES = """
+Examples:
+  delta-tta tune                                      # α and λ of tent+delta, on the embedded images
+  delta-tta tune tent+delta --path IMAGES --data folder --model timm:resnet50 --images 2000
+  delta-tta tune tent+delta --grid lr=0.0001,0.001,0.01 --scenario DS+CB,rho=0.1
+  delta-tta tune ent-w+delta --grid alpha=0.9,0.95 --grid threshold=0.3,0.5 --paper
+"""
+
+
+def tune(
+    method: Annotated[str, typer.Argument(autocompletion=completing.method, help="What to tune.")] = "tent+delta",
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            autocompletion=completing.setting,
+            help="A setting and its values, as alpha=0.9,0.95; repeat for more, and every combination is tried. "
+            "Default: alpha and lam, each 0.9, 0.95, 0.99 and 0.999, as in the paper.",
+        ),
+    ] = None,
+    scenario: Scenarios = None,
+    corruption: Annotated[
+        list[str] | None,
+        typer.Option("--corruption", "-c", autocompletion=completing.corruption, help="Default: the validation ones."),
+    ] = None,
+    severity: Annotated[list[int] | None, typer.Option("--severity", "-s", help="1 to 5; default 5.")] = None,
+    batch_size: Annotated[list[int] | None, typer.Option("--batch-size", "-b", help="Default: 64.")] = None,
+    seed: Annotated[list[int] | None, typer.Option(help="Of the streams; repeat for more.")] = None,
+    images: Annotated[int | None, typer.Option(min=1, help="Only so many images. Default: 1000.")] = 1000,
+    data: Annotated[
+        str | None, typer.Option(autocompletion=completing.data, help="demo, cifar or folder: clean images.")
+    ] = None,
+    path: Annotated[Path | None, typer.Option(help="Where the images are.")] = None,
+    model: Annotated[
+        str | None, typer.Option(autocompletion=completing.model, help="See delta_tta.models.load.")
+    ] = None,
+    weights: Annotated[Path | None, typer.Option(help="A .safetensors file or torch checkpoint.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(autocompletion=completing.preset, help="The settings that are not tuned.")
+    ] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="Tune the paper's behaviour, not our defaults.")] = False,
+    store: StorePath = Path("delta-tta.db"),
+    workers: WorkersOption = None,
+    threads: Threads = None,
+    cache: Cache = None,
+    as_json: Json = False,
+) -> None:
+    """Choose settings for your own model and images, on corruptions that are not tested on.
+
+    Every combination of the grid meets every stream: labelled clean images, corrupted on the fly. Which did best on
+    average is named at the end, and what all of them came to is a table. Results go to a store: stopped and started
+    again, it goes on.
+    """
+    given: dict[str, Any] = {
+        "methods": [method], "scenarios": scenario or ["IS+CB", "DS+CB (rho=0.1)"],
+        "corruptions": corruption or ["validation"], "severities": severity, "batch_sizes": batch_size, "seeds": seed,
+        "images": images, "data": data, "path": str(path) if path else None, "model": model,
+        "weights": str(weights) if weights else None, "preset": preset,
+    }  # fmt: skip
+    base = from_mapping({name: value for name, value in given.items() if value})
+    asked = tuning.trials(base, dict(map(_grid, grid)) if grid else tuning.GRID, paper)
+    everything = [tuning.reference(base), *asked]
+    place = cache or default_cache()
+    with Store(store) as opened:
+        plan, tally = execute(
+            [cell for trial in everything for cell in trial.cells],
+            opened,
+            place,
+            engine_maker("local", place, workers, threads),
+        )
+        found = {key: result.class_mean_accuracy for key, _, result in opened.results(plan.cells)}
+    finish(tally)
+    source, *judged = (tuning.judged(one, base.scenarios, lambda cell: found[plan.keys[cell]]) for one in everything)
+    judged.sort(key=lambda trial: -trial.mean)
+    if as_json:
+        print_json({
+            "method": method, "source": source.mean,
+            "trials": [{"settings": dict(t.settings), "by_scenario": t.by_scenario, "mean": t.mean} for t in judged],
+        })  # fmt: skip
+    else:
+        consoles()[0].print(rich_table(_table(base, source, judged)))
+    behaviour = ", paper=True" if paper else ""
+    named = f', "{base.place.preset}"' if base.place.preset else ""
+    say(f'Best: delta_tta.adapt(model, "{method}"{named}, {judged[0]}{behaviour})')
+
+
+def _grid(text: str) -> tuple[str, list[Any]]:
+    name, equals, values = text.partition("=")
+    if not equals or not values:
+        raise SettingError(f"Expected --grid name=value,value, such as alpha=0.9,0.95, but got {text!r}.")
+    return name, [read_value(one) for one in values.split(",")]
+
+
+def _table(base: Experiment, source: tuning.Trial, judged: list[tuning.Trial]) -> Table:
+    columns = [*(Column(str(one).rpartition(", seed")[0]) for one in base.scenarios), Column("mean")]
+    rows = []
+    best = [max(values) for values in zip(*((*t.by_scenario, t.mean) for t in judged), strict=True)]
+    for trial in [source, *judged]:
+        values = zip((*trial.by_scenario, trial.mean), best, strict=True)
+        rows.append(Row(str(trial), tuple(Number(value, best=value == most) for value, most in values)))
+    what = sorted({name for cell in source.cells for name in cell.corruptions})
+    note = f"Class-mean accuracy, %, {base.methods[0]}; mean over {', '.join(what)}. Best first."
+    return Table(
+        "tuning", "Settings on validation corruptions", tuple(columns), tuple(rows), note, head="Settings", digits=2
+    )

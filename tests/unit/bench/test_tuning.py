@@ -1,0 +1,55 @@
+"""Settings chosen on validation corruptions."""
+
+import dataclasses
+
+import pytest
+
+from delta_tta.bench import tuning
+from delta_tta.bench.experiment import Experiment, Place
+from delta_tta.errors import SettingError
+from delta_tta.settings import PAPER, Settings
+from delta_tta.streams import StreamSpec
+
+SCENARIOS = (StreamSpec("IS+CB"), StreamSpec("DS+CB", rho=0.1))
+BASE = Experiment(("tent+delta",), Place(images=40), SCENARIOS, ("fog", "spatter"), seeds=(2020, 2021))
+
+
+def test_every_combination_meets_every_stream():
+    found = tuning.trials(BASE, {"alpha": (0.9, 0.99), "lam": (0.8, 0.9, 0.95)})
+    assert [str(trial) for trial in found[:2]] == ["alpha=0.9, lam=0.8", "alpha=0.9, lam=0.9"]
+    assert len(found) == 6
+    assert all(len(trial.cells) == 2 * 2 * 2 for trial in found)
+    assert len({cell for trial in found for cell in trial.cells}) == 6 * 8
+    for trial in found:
+        assert {cell.spelled_out.alpha for cell in trial.cells} == {dict(trial.settings)["alpha"]}
+
+
+def test_they_are_tried_as_they_will_be_used_or_as_the_paper_has_them():
+    ours, theirs = (tuning.trials(BASE, {"lr": (0.1,)}, paper)[0].cells[0].spelled_out for paper in (False, True))
+    assert {name: getattr(ours, name) for name in PAPER} == {name: getattr(Settings(), name) for name in PAPER}
+    assert {name: getattr(theirs, name) for name in PAPER} == dict(PAPER)
+
+
+def test_a_trial_is_judged_by_the_mean_over_scenarios():
+    trial = tuning.trials(BASE, {"lam": (0.9,)})[0]
+    shares = {"IS+CB": {"fog": 0.5, "spatter": 0.7}, "DS+CB": {"fog": 0.2, "spatter": 0.2}}
+    judged = tuning.judged(trial, SCENARIOS, lambda cell: shares[cell.stream.scenario][cell.corruptions[0]])
+    assert judged.by_scenario == pytest.approx((60, 20))
+    assert judged.mean == pytest.approx(40)
+    assert tuning.reference(BASE).cells[0].method == "source"
+
+
+@pytest.mark.parametrize(
+    ("base", "grid", "words"),
+    [
+        (BASE, {}, "at least one setting"),
+        (BASE, {"alpha": ()}, "one value for each"),
+        (dataclasses.replace(BASE, methods=("tent", "pl")), {"alpha": (0.9,)}, "one method to tune, but got 2"),
+        (dataclasses.replace(BASE, settings={"alpha": 0.5}), {"alpha": (0.9,)}, "`alpha` either to be tuned or"),
+        (BASE, {"alpah": (0.9,)}, "alpha"),
+        (BASE, {"alpha": (3,)}, "between 0 and 1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(base, grid, words):
+    with pytest.raises(SettingError, match=words):
+        tuning.trials(base, grid)
