@@ -95,3 +95,19 @@ def test_the_core_needs_torch_and_numpy_only():
         "import delta_tta, delta_tta.data, delta_tta.models, delta_tta.bench, delta_tta.corruptions, delta_tta.report"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parent)
+
+
+def test_tune_tries_every_combination_and_names_the_best(tmp_path):
+    asked = ("tune", "tent+delta", "--grid", "alpha=0.1,0.9", "--grid", "lr=0.001,1", "--images", "80", "-c", "fog",
+             "--scenario", "DS+CB,rho=0.1", "-b", "16", "--workers", "0", "--store", str(tmp_path / "t.db"))  # fmt: skip
+    found = json.loads(run(*asked, "--json").stdout)
+    assert found["scenarios"] == ["DS+CB (ρ=0.1)"]
+    assert [trial["mean"] for trial in found["trials"]] == sorted((t["mean"] for t in found["trials"]), reverse=True)
+    settings = [trial["settings"] for trial in found["trials"]]
+    assert sorted((s["alpha"], s["lr"]) for s in settings) == [(0.1, 0.001), (0.1, 1), (0.9, 0.001), (0.9, 1)]
+    assert found["trials"][0]["mean"] > found["trials"][-1]["mean"]
+    best = ", ".join(f"{name}={value}" for name, value in settings[0].items())
+    assert found["best"] == f'delta_tta.adapt(model, "tent+delta", "cifar10-c", {best})'
+    shown = run(*asked, "--quiet").stdout.splitlines()  # from the store
+    assert shown[-1] == f"Best: {found['best']}"
+    assert "name=value" in run("tune", "--grid", "alpha", code=2).stderr

@@ -16,7 +16,7 @@ from ..report.console import rich_table
 from ..report.shown import Column, Number, Row, Table
 from . import completing
 from .executing import Cache, StorePath, Threads, WorkersOption, engine_maker, execute, finish
-from .manners import Json, consoles, print_json, say
+from .manners import Json, consoles, print_json
 from .shared import Scenarios, read_value
 
 EXAMPLES = """
@@ -92,16 +92,17 @@ def tune(
     finish(tally)
     source, *judged = (tuning.judged(one, base.scenarios, lambda cell: found[plan.keys[cell]]) for one in everything)
     judged.sort(key=lambda trial: -trial.mean)
-    if as_json:
-        print_json({
-            "method": method, "source": source.mean,
-            "trials": [{"settings": dict(t.settings), "by_scenario": t.by_scenario, "mean": t.mean} for t in judged],
-        })  # fmt: skip
-    else:
-        consoles()[0].print(rich_table(_table(base, source, judged)))
     behaviour = ", paper=True" if paper else ""
     named = f', "{base.place.preset}"' if base.place.preset else ""
-    say(f'Best: delta_tta.adapt(model, "{method}"{named}, {judged[0]}{behaviour})')
+    call = f'delta_tta.adapt(model, "{method}"{named}, {judged[0]}{behaviour})'
+    if as_json:
+        tried = [{"settings": dict(t.settings), "by_scenario": t.by_scenario, "mean": t.mean} for t in judged]
+        streams = [str(one).rpartition(", seed")[0] for one in base.scenarios]
+        print_json({"method": method, "scenarios": streams, "source": source.mean, "trials": tried, "best": call})
+        return
+    shown = consoles()[0]
+    shown.print(rich_table(_table(base, source, judged)))
+    shown.print(f"Best: {call}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _grid(text: str) -> tuple[str, list[Any]]:
@@ -119,7 +120,5 @@ def _table(base: Experiment, source: tuning.Trial, judged: list[tuning.Trial]) -
         values = zip((*trial.by_scenario, trial.mean), best, strict=True)
         rows.append(Row(str(trial), tuple(Number(value, best=value == most) for value, most in values)))
     what = sorted({name for cell in source.cells for name in cell.corruptions})
-    note = f"Class-mean accuracy, %, {base.methods[0]}; mean over {', '.join(what)}. Best first."
-    return Table(
-        "tuning", "Settings on validation corruptions", tuple(columns), tuple(rows), note, head="Settings", digits=2
-    )
+    note = f"Class-mean accuracy, %; mean over {', '.join(what)}. Best first."
+    return Table("tuning", f"Settings of {base.methods[0]}", tuple(columns), tuple(rows), note, "Settings", digits=2)
