@@ -99,8 +99,8 @@ def test_the_core_needs_torch_and_numpy_only():
 
 def test_tune_tries_every_combination_and_names_the_best(tmp_path):
     asked = (
-        "tune", "tent+delta", "--grid", "alpha=0.1,0.9", "--grid", "lr=0.001,1", "--images", "80", "-c", "fog", "-b", "16",
-        "--scenario", "DS+CB,rho=0.1", "--workers", "0", "--store", str(tmp_path / "t.db"),
+        "tune", "tent+delta", "--grid", "alpha=0.1,0.9", "--grid", "lr=0.001,1", "--images", "80", "-c", "fog",
+        "-b", "16", "--scenario", "DS+CB,rho=0.1", "--workers", "0", "--store", str(tmp_path / "t.db"),
     )  # fmt: skip
     found = json.loads(run(*asked, "--json").stdout)
     assert found["scenarios"] == ["DS+CB (ρ=0.1)"]
