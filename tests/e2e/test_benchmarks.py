@@ -52,3 +52,23 @@ def test_the_map_of_degradation(monkeypatch, tmp_path):
     assert "| -2.0 (gaussian noise 1, IS+CB, seed 2020, B = 1) | +4.0 |" in line
     degradation.draw([(one, gains), (one, -gains)], tmp_path / "map.png")
     assert (tmp_path / "map.png").stat().st_size > 20_000
+
+
+def test_past_the_paper_pairs_what_met_the_same_stream(monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER)
+    from past_the_paper import SCENARIOS, Part, variants
+
+    part = Part("a title", variants("tent"), Place(images=40), ("fog", "snow"), (1, 2))
+    gains = {("fog", 1): 1.0, ("fog", 2): 2.0, ("snow", 1): 3.0, ("snow", 2): 4.0}  # mean 2.5, error √(5/3)/2
+
+    def accuracy(cell):
+        level = {"fog": 30.0, "snow": 70.0}[cell.corruptions[0]] + 5 * cell.stream.seed
+        return level + (gains[cell.corruptions[0], cell.stream.seed] if cell.settings else 0)
+
+    title, paper, ours, balanced = "\n".join(part.table(accuracy)).strip().rsplit("\n", 3)
+    assert "a title" in title
+    assert title.count("DS+CB") == 3
+    assert paper == f"| tent+delta, as the paper {'| 57.5 ' * len(SCENARIOS)}|"
+    assert ours == f"| tent+delta, our defaults {'| 60.0 (+2.5 ± 0.6) ' * len(SCENARIOS)}|"
+    assert balanced == f"| tent+delta-b {'| 57.5 (+0.0 ± 0.0) ' * len(SCENARIOS)}|"
+    assert len(set(part.all_cells())) == 3 * len(SCENARIOS) * 4
