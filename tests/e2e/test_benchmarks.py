@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from delta_tta.bench.experiment import Place
+from delta_tta.corruptions.constants import TYPES
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
@@ -45,7 +46,7 @@ def test_the_map_of_degradation(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(FOLDER)
     import degradation
 
-    one = degradation.Map.of(Place(), "tent+delta", degradation.OURS, "ours")
+    one = degradation.Map.of(Place(), TYPES, "tent+delta", degradation.OURS, "ours")
     gains = np.linspace(-2, 10, len(one.cells) * len(one.cells[0])).reshape(len(one.cells), -1)
     line = degradation.summary(one.title, gains, one.cells)
     assert line.startswith("| ours | 552 | 16.7 % | ")
