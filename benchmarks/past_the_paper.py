@@ -136,7 +136,8 @@ def main() -> None:
         sys.exit(f"Expected --parts from 0 to {len(asked) - 1}, but got {wrong[0]}.")
     asked = [part for n, part in enumerate(asked) if options.parts is None or n in options.parts]
     cells = [cell for part in asked for cell in part.all_cells()]
-    show(asked, results(cells, options.store, options.workers))
+    result = results(cells, options.store, options.workers)
+    show(asked, lambda cell: 100 * result(cell).class_mean_accuracy)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ statistics as the unit. A batch of B samples is worth b independent ones,
     1 / b = 1 / B + KINSHIP · e,    e = max(0, (s − Σ f²) / (1 − Σ f²)),
 
 and moves the averages as far as their doubt and its worth say, but at least at the paper's rate times the pace, as the
-stream may drift:
+stream may drift; less where a batch has fewer than `WHOLE` samples, or its noise would stay in the averages:
 
-    rate = max(u b / (1 + u b), (1 − α) · pace),    then  u ← u / (1 + u b).
+    rate = max(u b / (1 + u b), (1 − α) · pace · min(1, B / WHOLE)),    then  u ← u / (1 + u b).
 
 They start between the source and the first batch (init="auto"), by u b / (1 + u b) times the pace. How much the source
 is to be doubted is what the first batch is off beyond its own error: u = max(0, d / v − 1 / b), with d its distance
@@ -44,6 +44,8 @@ KINSHIP = 2.0
 """The variance between classes, with that of samples as the unit; chosen on validation corruptions."""
 LEAST = 32.0
 """Samples; the averages are worth at least as many once they have started. Chosen likewise."""
+WHOLE = 128.0
+"""Samples of a batch that the averages follow by the whole of 1 − α. Chosen likewise; the paper has 64 to 200."""
 
 
 class Look(NamedTuple):
@@ -88,7 +90,7 @@ def start(seen: Look, shift: float) -> tuple[float, float]:
 
 def rate(seen: Look, doubt: float, alpha: float) -> float:
     """Return how far the averages move towards the batch, 0 to 1."""
-    return max(_gain(doubt, seen), (1 - alpha) * seen.pace)
+    return max(_gain(doubt, seen), (1 - alpha) * seen.pace * min(1.0, seen.size / WHOLE))
 
 
 def next_memory(p: Tensor, memory: State, seen: Look, doubt: float | None = None) -> State:
