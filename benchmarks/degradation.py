@@ -159,9 +159,8 @@ def main() -> None:
 
         return np.array([[points(cell) for cell in row] for row in one.cells])
 
-    print(
-        "| | judged by | cells | below Source | more than 0.5 below | worst | mean gain |\n|---|---|---|---|---|---|---|"
-    )
+    print("| | judged by | cells | below Source | more than 0.5 below | worst | mean gain |")
+    print("|---|---|---|---|---|---|---|")
     for one, (name, metric) in itertools.product(maps, METRICS.items()):
         gain = gains(one, metric)
         print(summary(f"{one.title} | {name}", gain, one.cells))
