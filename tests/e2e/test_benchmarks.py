@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
     [
         (
             "step.py",
-            ["--networks", "CIFAR ResNet-20", "--batch-sizes", "4", "--seconds", "0.1"],
+            ["--networks", "CIFAR ResNet-20", "--batch-sizes", "4", "--seconds", "0.01"],
             "step / plain formula",
         ),
         ("sync.py", ["--rounds", "1"], "| eta+delta |"),

@@ -19,7 +19,7 @@ def run(*arguments, code=0):
 
 def test_the_demo_shows_the_papers_point(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shown = run("demo", "--json")
+    shown = run("demo", "--json", "--images", "800")
     cells = {(r["method"], r["stream"].split()[0].rstrip(",")): r for r in json.loads(shown.stdout)}
     score = {key: 100 * r["class_mean_accuracy"] for key, r in cells.items()}
     assert len(cells) == 20

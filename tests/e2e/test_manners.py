@@ -72,7 +72,8 @@ def test_help_ends_with_examples_that_can_be_typed(command):
     for arguments in found:
         name, values = parsed(arguments)
         assert name == command or not command
-        for method in values.get("method") or values.get("methods") or ():
+        methods = values.get("method") or values.get("methods") or ()
+        for method in [methods] if isinstance(methods, str) else methods:
             assert method.endswith(".db") or recipe.parse(method)
         for scenario in values.get("scenario") or ():
             assert StreamSpec.parse(scenario)

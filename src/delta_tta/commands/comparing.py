@@ -66,6 +66,9 @@ def demo(
     severity: Severity = 5,
     batch_size: BatchSize = 64,
     seed: Seed = 2020,
+    images: Annotated[
+        int | None, typer.Option(min=10, help="Only so many of the 2,000 images, for a quicker look.")
+    ] = None,
     picture: Annotated[
         str, typer.Option(help="PNG of the accuracy over the stream; '' for none.")
     ] = "delta-tta-demo.png",
@@ -74,7 +77,8 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Show the paper's point on the embedded images: five methods over the four test scenarios, in about a minute."""
-    experiment = Experiment(DEMO_METHODS, Place(), SCENARIOS, (corruption,), (severity,), (batch_size,), (seed,))
+    place = Place(images=images)
+    experiment = Experiment(DEMO_METHODS, place, SCENARIOS, (corruption,), (severity,), (batch_size,), (seed,))
     _, tally = _compare(experiment.cells(), workers, picture, page, as_json)
     finish(tally)
 

@@ -105,8 +105,8 @@ def test_with_everything_a_ground_has_all_corruptions_and_seeds(demo):
 def test_slow_methods_get_shorter_streams(demo):
     (spec,) = (spec for spec in TABLES if spec.id == "table-4")
     samples = {cell.method: cell.samples for cell in spec.cells(demo)}
-    assert {name for name, count in samples.items() if count == 500} == {"cotta", "memo", "tta"}
-    assert set(samples.values()) == {None, 500}
+    assert {name for name, count in samples.items() if count == 250} == {"cotta", "memo", "tta"}
+    assert set(samples.values()) == {None, 250}
 
 
 def test_a_ground_without_its_data_is_refused():
