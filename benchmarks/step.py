@@ -124,7 +124,7 @@ def layer_errors() -> Iterator[Row]:
         yield f"TBR layer error, {str(dtype).removeprefix('torch.')}", worst, bar, None
 
 
-def slow_update() -> Row:
+def slow_update(seconds: float) -> Row:
     """B = 1 with an update every 64 samples, per sample, against eval."""
     build, pixels = NETWORKS["CIFAR ResNet-20"]
     net, samples = build(), torch.randn(64, 1, 3, pixels, pixels)
@@ -139,11 +139,11 @@ def slow_update() -> Row:
         for x in samples:
             slow(x)
 
-    times = interleaved({"eval": plain_eval, "slow": answer}, 10)
+    times = interleaved({"eval": plain_eval, "slow": answer}, seconds)
     return "(slow update, B = 1, L = 64 / eval)", ratio(times, "slow", "eval"), float("inf"), None
 
 
-def guard_share(size: int) -> Row:
+def guard_share(size: int, seconds: float) -> Row:
     """What the guard costs on average: many steps, among them those at which the model is compared with its twin."""
     build, pixels = NETWORKS["CIFAR ResNet-20"]
     net, x = build(), torch.randn(size, 3, pixels, pixels)
@@ -154,7 +154,7 @@ def guard_share(size: int) -> Row:
         for _ in range(rounds):
             adapter(x)
 
-    times = interleaved({"off": lambda: steps_of(free), "on": lambda: steps_of(watched)}, 10)
+    times = interleaved({"off": lambda: steps_of(free), "on": lambda: steps_of(watched)}, seconds)
     return "guard on / off", ratio(times, "on", "off"), 1.02, None
 
 
@@ -186,8 +186,11 @@ def main() -> None:
             setting = f"{name} {NETWORKS[name][1]}px, B = {size}"
             fine += [show(setting, row) for row in steps(name, size, options.seconds)]
     fine.append(show("ResNet-18 64px, B = 64", dot_share(64)))
-    fine += [show(f"CIFAR ResNet-20 32px, B = {size}", guard_share(size)) for size in options.batch_sizes]
-    show("CIFAR ResNet-20 32px", slow_update())
+    fine += [
+        show(f"CIFAR ResNet-20 32px, B = {size}", guard_share(size, options.seconds / 2))
+        for size in options.batch_sizes
+    ]
+    show("CIFAR ResNet-20 32px", slow_update(options.seconds / 2))
     print(f"\n{sum(fine)} of {len(fine)} bars met.")
 
 
