@@ -11,45 +11,19 @@ import argparse
 import dataclasses
 import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from delta_tta.bench.engine import Workers
-from delta_tta.bench.evaluate import Result
+from cells import OURS, results
 from delta_tta.bench.experiment import CLEAN, GROUPS, SCENARIOS, Cell, Place
-from delta_tta.bench.lab import Lab
-from delta_tta.bench.runner import Plan, Tally, default_cache, run
-from delta_tta.bench.store import Store
-from delta_tta.settings import PAPER, Settings
 
-OURS = tuple((name, getattr(Settings(), name)) for name in PAPER)
-"""An experiment behaves as the paper does unless told otherwise."""
 SEVERITIES = (1, 3, 5)
 BATCH_SIZES = (1, 16, 64)
 METHODS = ("tent+delta", "ent-w+delta")
 METRICS = {"class mean": "class_mean_accuracy", "all images": "accuracy"}
 """In an imbalanced stream a single image of a rare class moves the class mean by a point and more."""
-
-
-def results(cells: Sequence[Cell], path: Path, workers: int) -> Callable[[Cell], Result]:
-    """Run what is missing in the store; return how to ask for a cell's result."""
-    lab = Lab(default_cache())
-    plan, said = Plan.of(list(dict.fromkeys(cells)), lab), 0
-
-    def show(tally: Tally) -> None:
-        nonlocal said
-        if tally.done >= said + 20:
-            said = tally.done
-            print(f"{tally.done} of {tally.total} cells", file=sys.stderr, flush=True)
-
-    with Store(path) as store:
-        tally = run(plan, store, Workers(lab.cache, workers), show)
-        if tally.failed:
-            sys.exit("\n".join(tally.failed.values()))
-        found = {key: result for key, _, result in store.results(plan.cells)}
-    return lambda cell: found[plan.keys[cell]]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,15 +8,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from delta_tta.bench.engine import Workers
+from cells import results
 from delta_tta.bench.experiment import FAMILIES, GROUPS, Cell, Place
-from delta_tta.bench.lab import Lab
-from delta_tta.bench.runner import Plan, Tally, default_cache, run
-from delta_tta.bench.store import Store
 from delta_tta.streams import StreamSpec
 
 METHODS = (
@@ -115,25 +111,10 @@ def main() -> None:
     # the source answers each image alike, whatever the order and however often it comes
     sources = {off: Cell(place, "source", off.stream, off.corruptions) for each in pairs.values() for off, _ in each}
     cells = [*sources.values(), *itertools.chain.from_iterable(itertools.chain(*pairs.values()))]
-    lab = Lab(default_cache())
-    plan = Plan.of(list(dict.fromkeys(cells)), lab)
-
-    said = 0
-
-    def show(tally: Tally) -> None:
-        nonlocal said
-        if tally.done >= said + 10:
-            said = tally.done
-            print(f"{tally.done} of {tally.total} cells", file=sys.stderr, flush=True)
-
-    with Store(options.store) as store:
-        tally = run(plan, store, Workers(lab.cache, options.workers), show)
-        if tally.failed:
-            sys.exit("\n".join(tally.failed.values()))
-        results = {key: result for key, _, result in store.results(plan.cells)}
+    result = results(cells, options.store, options.workers)
 
     def accuracy(cell: Cell) -> float:
-        return 100 * results[plan.keys[cell]].class_mean_accuracy
+        return 100 * result(cell).class_mean_accuracy
 
     print("| setting | cells | how many | Source | off | on | fired in | largest change | worst against Source |")
     print("|---|---|---|---|---|---|---|---|---|")
@@ -144,7 +125,7 @@ def main() -> None:
                 accuracy(sources[off]),
                 accuracy(off),
                 accuracy(on),
-                results[plan.keys[on]].about["guard"]["rollbacks"],
+                result(on).about["guard"]["rollbacks"],
             )
             for off, on in each
         ]

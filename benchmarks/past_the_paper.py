@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from degradation import OURS, results
+from cells import OURS, results
 from delta_tta.bench.experiment import FAMILIES, Cell, Place
 from delta_tta.corruptions.constants import TYPES
 from delta_tta.streams import StreamSpec

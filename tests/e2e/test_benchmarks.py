@@ -45,8 +45,9 @@ def test_the_map_of_degradation(monkeypatch, tmp_path):
     """Its picture and its line; to run its cells takes an hour."""
     monkeypatch.syspath_prepend(FOLDER)
     import degradation
+    from cells import OURS
 
-    one = degradation.Map.of(Place(), TYPES, "tent+delta", degradation.OURS, "ours")
+    one = degradation.Map.of(Place(), TYPES, "tent+delta", OURS, "ours")
     gains = np.linspace(-2, 10, len(one.cells) * len(one.cells[0])).reshape(len(one.cells), -1)
     line = degradation.summary(one.title, gains, one.cells)
     assert line.startswith("| ours | 552 | 16.7 % | ")

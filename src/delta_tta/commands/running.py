@@ -29,7 +29,18 @@ from .executing import (
     finish,
 )
 from .manners import Json, consoles, print_json, say
-from .shared import Scenarios, read_value
+from .shared import (
+    BatchSizes,
+    DataKind,
+    DataPath,
+    Model,
+    Preset,
+    Scenarios,
+    Seeds,
+    Severities,
+    Weights,
+    read_value,
+)
 
 EXAMPLES = """
 A file (TOML):
@@ -64,27 +75,20 @@ def run(
             help="A name, all, families, validation or none.",
         ),
     ] = None,
-    severity: Annotated[list[int] | None, typer.Option("--severity", "-s", help="1 to 5; repeat for more.")] = None,
-    batch_size: Annotated[list[int] | None, typer.Option("--batch-size", "-b", help="Repeat for more.")] = None,
-    seed: Annotated[list[int] | None, typer.Option(help="Of the streams; repeat for more.")] = None,
+    severity: Severities = None,
+    batch_size: BatchSizes = None,
+    seed: Seeds = None,
     reset: Annotated[
         str | None, typer.Option(autocompletion=completing.among(["never"]), help="'each shift' or 'never'.")
     ] = None,
     images: Annotated[int | None, typer.Option(min=1, help="Only so many images.")] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Of each stream only so many, from its start.")] = None,
     passes: Annotated[int | None, typer.Option(min=1, help="Meet each stream so many times, without a reset.")] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(autocompletion=completing.data, help="demo, cifar[-c], imagenet-c, imagenet-r, folder, video."),
-    ] = None,
-    path: Annotated[Path | None, typer.Option(help="Where the images are.")] = None,
-    model: Annotated[
-        str | None, typer.Option(autocompletion=completing.model, help="See delta_tta.models.load.")
-    ] = None,
-    weights: Annotated[Path | None, typer.Option(help="A .safetensors file or torch checkpoint.")] = None,
-    preset: Annotated[
-        str | None, typer.Option(autocompletion=completing.preset, help="The paper's settings for a data set.")
-    ] = None,
+    data: DataKind = None,
+    path: DataPath = None,
+    model: Model = None,
+    weights: Weights = None,
+    preset: Preset = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", autocompletion=completing.setting, help=SETTINGS)
     ] = None,

@@ -19,6 +19,24 @@ Scenarios = Annotated[
         help="Such as IS+CB, DS+CB,rho=0.1 or DS+CI,rho=0.5,pi=0.05; repeat for more.",
     ),
 ]
+Severities = Annotated[list[int] | None, typer.Option("--severity", "-s", help="1 to 5, default 5; repeat for more.")]
+BatchSizes = Annotated[list[int] | None, typer.Option("--batch-size", "-b", help="Default: 64; repeat for more.")]
+Seeds = Annotated[list[int] | None, typer.Option("--seed", help="Of the streams; repeat for more.")]
+DataKind = Annotated[
+    str | None,
+    typer.Option(
+        "--data", autocompletion=completing.data, help="demo, cifar[-c], imagenet-c, imagenet-r, folder, video."
+    ),
+]
+DataPath = Annotated[Path | None, typer.Option("--path", help="Where the images are.")]
+Model = Annotated[
+    str | None, typer.Option("--model", autocompletion=completing.model, help="See delta_tta.models.load.")
+]
+Weights = Annotated[Path | None, typer.Option("--weights", help="A .safetensors file or torch checkpoint.")]
+Preset = Annotated[
+    str | None,
+    typer.Option("--preset", autocompletion=completing.preset, help="The paper's settings for a data set."),
+]
 
 
 def clean_kind(place: Path | None) -> Kind:

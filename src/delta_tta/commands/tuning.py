@@ -17,7 +17,18 @@ from ..report.shown import Column, Number, Row, Table
 from . import completing
 from .executing import Cache, StorePath, Threads, WorkersOption, engine_maker, execute, finish
 from .manners import Json, consoles, print_json
-from .shared import Scenarios, read_value
+from .shared import (
+    BatchSizes,
+    DataKind,
+    DataPath,
+    Model,
+    Preset,
+    Scenarios,
+    Seeds,
+    Severities,
+    Weights,
+    read_value,
+)
 
 EXAMPLES = """
 Examples:
@@ -43,21 +54,15 @@ def tune(
         list[str] | None,
         typer.Option("--corruption", "-c", autocompletion=completing.corruption, help="Default: the validation ones."),
     ] = None,
-    severity: Annotated[list[int] | None, typer.Option("--severity", "-s", help="1 to 5; default 5.")] = None,
-    batch_size: Annotated[list[int] | None, typer.Option("--batch-size", "-b", help="Default: 64.")] = None,
-    seed: Annotated[list[int] | None, typer.Option(help="Of the streams; repeat for more.")] = None,
+    severity: Severities = None,
+    batch_size: BatchSizes = None,
+    seed: Seeds = None,
     images: Annotated[int | None, typer.Option(min=1, help="Only so many images. Default: 1000.")] = 1000,
-    data: Annotated[
-        str | None, typer.Option(autocompletion=completing.data, help="demo, cifar or folder: clean images.")
-    ] = None,
-    path: Annotated[Path | None, typer.Option(help="Where the images are.")] = None,
-    model: Annotated[
-        str | None, typer.Option(autocompletion=completing.model, help="See delta_tta.models.load.")
-    ] = None,
-    weights: Annotated[Path | None, typer.Option(help="A .safetensors file or torch checkpoint.")] = None,
-    preset: Annotated[
-        str | None, typer.Option(autocompletion=completing.preset, help="The settings that are not tuned.")
-    ] = None,
+    data: DataKind = None,
+    path: DataPath = None,
+    model: Model = None,
+    weights: Weights = None,
+    preset: Preset = None,
     paper: Annotated[bool, typer.Option("--paper", help="Tune the paper's behaviour, not our defaults.")] = False,
     store: StorePath = Path("delta-tta.db"),
     workers: WorkersOption = None,

@@ -1,0 +1,37 @@
+"""Cells of the laboratory, run for a benchmark and kept in a store."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from delta_tta.bench.engine import Workers
+from delta_tta.bench.evaluate import Result
+from delta_tta.bench.experiment import Cell
+from delta_tta.bench.lab import Lab
+from delta_tta.bench.runner import Plan, Tally, default_cache, run
+from delta_tta.bench.store import Store
+from delta_tta.settings import PAPER, Settings
+
+OURS = tuple((name, getattr(Settings(), name)) for name in PAPER)
+"""An experiment behaves as the paper does unless told otherwise."""
+
+
+def results(cells: Sequence[Cell], path: Path, workers: int) -> Callable[[Cell], Result]:
+    """Run what is missing in the store; return how to ask for a cell's result."""
+    lab = Lab(default_cache())
+    plan, said = Plan.of(list(dict.fromkeys(cells)), lab), 0
+
+    def show(tally: Tally) -> None:
+        nonlocal said
+        if tally.done >= said + 20:
+            said = tally.done
+            print(f"{tally.done} of {tally.total} cells", file=sys.stderr, flush=True)
+
+    with Store(path) as store:
+        tally = run(plan, store, Workers(lab.cache, workers), show)
+        if tally.failed:
+            sys.exit("\n".join(tally.failed.values()))
+        found = {key: result for key, _, result in store.results(plan.cells)}
+    return lambda cell: found[plan.keys[cell]]
