@@ -35,7 +35,13 @@ class Map:
 
     @classmethod
     def of(
-        cls, place: Place, corruptions: Sequence[str], method: str, settings: tuple[tuple[str, object], ...], title: str
+        cls,
+        place: Place,
+        corruptions: Sequence[str],
+        method: str,
+        settings: tuple[tuple[str, object], ...],
+        title: str,
+        batch_sizes: Sequence[int] = BATCH_SIZES,
     ) -> Map:
         rows = [*((name, severity) for name in corruptions for severity in SEVERITIES), (CLEAN, 1)]
         return cls(
@@ -43,7 +49,7 @@ class Map:
             tuple(
                 tuple(
                     Cell(place, method, scenario, (name,), severity=severity, batch_size=size, settings=settings)
-                    for scenario, size in itertools.product(SCENARIOS, BATCH_SIZES)
+                    for scenario, size in itertools.product(SCENARIOS, batch_sizes)
                 )
                 for name, severity in rows
             ),
@@ -77,18 +83,19 @@ def draw(maps: list[tuple[Map, np.ndarray]], path: Path) -> None:
     for axis, (one, gains) in zip(np.atleast_1d(axes), maps, strict=True):
         picture = axis.imshow(gains, cmap="RdBu", norm=scale, aspect="auto", interpolation="nearest")
         axis.set_title(one.title, fontsize=10)
-        names = [f"{size}" for _ in SCENARIOS for size in BATCH_SIZES]
+        names = [f"{cell.batch_size}" for cell in one.cells[0]]
+        width = len(names) // len(SCENARIOS)
         axis.set_xticks(range(len(names)), names, fontsize=7)
         for i, scenario in enumerate(SCENARIOS):
             axis.text(
-                3 * i + 1,
+                width * i + (width - 1) / 2,
                 len(gains) + 1.2,
                 str(scenario).partition(", seed")[0].replace(" (", "\n("),
                 ha="center",
                 va="top",
                 fontsize=6,
             )
-            axis.axvline(3 * i - 0.5, color="black", linewidth=0.6)
+            axis.axvline(width * i - 0.5, color="black", linewidth=0.6)
         for r, c in np.argwhere(gains < -0.5):
             text, colour = (
                 f"{gains[r, c]:.0f}" if gains[r, c] <= -1 else "·",
@@ -113,6 +120,7 @@ def main() -> None:
     parser.add_argument(
         "--corruptions", nargs="+", default=["all"], metavar="NAME", help="or a group (default: all 15)"
     )
+    parser.add_argument("--batch-sizes", nargs="+", type=int, default=list(BATCH_SIZES), metavar="B")
     parser.add_argument("--images", type=int, help="only so many of the 2,000 embedded ones")
     parser.add_argument("--store", type=Path, default=Path("degradation.db"))
     parser.add_argument("--out", type=Path, default=Path("degradation.png"), help="the picture")
@@ -122,8 +130,9 @@ def main() -> None:
 
     place = Place(images=options.images)
     names = list(itertools.chain.from_iterable(GROUPS.get(name, (name,)) for name in options.corruptions))
-    maps = [Map.of(place, names, method, (), f"{method}, as the paper") for method in options.paper]
-    maps += [Map.of(place, names, method, OURS, f"{method}, our defaults") for method in options.methods]
+    sizes = options.batch_sizes
+    maps = [Map.of(place, names, method, (), f"{method}, as the paper", sizes) for method in options.paper]
+    maps += [Map.of(place, names, method, OURS, f"{method}, our defaults", sizes) for method in options.methods]
     asked = [cell for one in maps for row in one.cells for cell in row]
     result = results([*map(source_of, asked), *asked], options.store, options.workers)
 
