@@ -30,7 +30,7 @@ def sums(x: Tensor, mean: Tensor, eps: float, counts: bool = True) -> Tensor:
     own = torch.addcmul(squares, apart, apart, value=-1).clamp_(min=0)  # (B, C): the variance of each sample
     m, s = apart + (centre - mean), (own + eps).sqrt()
     parts = [torch.ones_like(m), m, m.square(), own + m.square(), s, s.square()]
-    return torch.stack(parts).sum(1, dtype=torch.float64) * counts
+    return torch.stack(parts).sum(1) * counts
 
 
 def shift(layers: Sequence[AdaptiveNorm], totals: Sequence[Tensor | None]) -> float:
@@ -40,8 +40,8 @@ def shift(layers: Sequence[AdaptiveNorm], totals: Sequence[Tensor | None]) -> fl
         inherited = layer.inherited()
         assert inherited is not None
         assert total is not None
-        std = inherited[1].double().cpu()
-        count, m, mm, q, s, ss = total.cpu()
+        std = inherited[1].cpu().double()
+        count, m, mm, q, s, ss = total.cpu().double()
         mean = m / count
         own = ((q / count - mean**2).clamp(min=0) + layer.source.eps).sqrt()
         between = (mm / count - mean**2 + ss / count - (s / count) ** 2).clamp(min=0) * count / (count - 1).clamp(min=1)
