@@ -19,4 +19,5 @@ def pytest_generate_tests(metafunc):
         ids = [f"{m}-{s}" for m, s in pairs]
         metafunc.parametrize(("method", "schedule"), [(m, SCHEDULES[s]) for m, s in pairs], ids=ids)
     elif "method" in metafunc.fixturenames:
-        metafunc.parametrize("method", METHODS)
+        few = metafunc.definition.get_closest_marker("few") is not None
+        metafunc.parametrize("method", FEW if few else METHODS)
