@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test lint format docs bench soak campaign audit train clean
+.PHONY: help setup demo test examples lint format docs bench soak campaign audit train clean
 
 help:            ## show what can be made
 	@grep -E '^[a-z]+: .*##|^[a-z]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -41,6 +41,10 @@ bench: setup     ## time ratios and memory against the bars (about 12 minutes)
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/sync.py
 	$(BIN)/python benchmarks/cluster.py
+
+examples: setup  ## install what the examples need (transformers, datasets, lightning, nbclient) and test them all
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[examples]'
+	$(BIN)/python -m pytest -n 2 tests/e2e/test_examples.py
 
 soak: setup      ## 100,000 small batches, twice: memory, decay, the same bits (about 9 minutes)
 	$(BIN)/python benchmarks/soak.py --twice

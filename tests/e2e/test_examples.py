@@ -5,6 +5,7 @@ import os
 import runpy
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import cv2
@@ -17,6 +18,12 @@ from PIL import Image
 import delta_tta
 from delta_tta import bench, data, models, streams
 from vision import torchvision
+
+
+def needs(package):
+    """Leave a test out where its large packages are not installed; `make examples` installs them."""
+    return pytest.mark.skipif(find_spec(package) is None, reason=f"no {package}: make examples installs it")
+
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HELPERS = Path(__file__).parents[1]
@@ -193,6 +200,7 @@ def test_onnx_export(example, tmp_path):
     assert np.allclose(logits, model.predict(x).numpy(), rtol=1e-3, atol=1e-3)
 
 
+@needs("lightning")
 def test_lightning_predicts_as_a_plain_loop(tmp_path):
     arguments = [EXAMPLES / "lightning_predict.py", "--images", 300, "--batch", 50]
     lines = elsewhere(
@@ -254,6 +262,7 @@ print(json.dumps({"labels": labels, **runs}))
 """
 
 
+@needs("transformers")
 def test_huggingface(photos, tmp_path):
     """A tiny random network: saved, loaded and adapted as a published one would be."""
     found = json.loads(elsewhere(HUGGINGFACE, EXAMPLES / "huggingface.py", photos, folder=tmp_path)[-1])
@@ -287,6 +296,7 @@ def results(notebook):
     return {name: [float(value) for value in values] for name, *values in rows}
 
 
+@needs("nbclient")
 def test_the_story_is_still_true(tmp_path):
     """Run again from nothing, the notebook comes to what it shows."""
     notebook = json.loads((EXAMPLES / "story.ipynb").read_text())
