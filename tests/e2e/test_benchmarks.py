@@ -17,11 +17,6 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
-        (
-            "step.py",
-            ["--networks", "CIFAR ResNet-20", "--batch-sizes", "4", "--seconds", "0.01"],
-            "step / plain formula",
-        ),
         ("sync.py", ["--rounds", "1"], "| eta+delta |"),
         ("estimate.py", [], "| all |"),
         ("guard.py", ["--corruptions", "saturate", "--images", "40", "--cases", "2"], "| learning rate × 100 |"),
