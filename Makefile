@@ -19,7 +19,7 @@ $(READY): pyproject.toml constraints.txt
 demo: setup      ## five methods over the four scenarios on the embedded images, and a page (about a minute)
 	$(BIN)/delta-tta demo
 
-test: setup lint ## lint, type check and run every test
+test: setup lint ## lint, type check and run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: setup      ## ruff and mypy
