@@ -27,6 +27,8 @@ SCENARIOS = (
     StreamSpec("IS+CI", pi=0.05),
     StreamSpec("DS+CI", rho=0.5, pi=0.05),
 )
+SHORT, SHORT_CIFAR = 1000, 2000
+"""Images of the smaller tables; the first one, and the one with large batches, have all 2,000."""
 BASELINES = ("source", "bn", "tema", "tent", "pl", "ent-w", "eta", "lame", "tent+delta+lame")
 
 
@@ -97,11 +99,11 @@ class Part:
 
 
 def parts(images: int | None, cifar100: Path | None) -> list[Part]:
-    demo = Place(images=images)
+    whole, demo = Place(images=images), Place(images=images or SHORT)
     found = [
-        Part("The 15 test corruptions, two seeds, B = 64", variants("tent"), demo, TYPES, (2020, 2021)),
+        Part("The 15 test corruptions, two seeds, B = 64", variants("tent"), whole, TYPES, (2020, 2021)),
         Part("One corruption of each family, B = 16", variants("tent"), demo, batch_size=16),
-        Part("One corruption of each family, B = 200", variants("tent"), demo, batch_size=200),
+        Part("One corruption of each family, B = 200", variants("tent"), whole, batch_size=200),
         Part("One corruption of each family, Ent-W", variants("ent-w"), demo),
         Part("One corruption of each family, PL", variants("pl"), demo),
         Part(
@@ -111,7 +113,7 @@ def parts(images: int | None, cifar100: Path | None) -> list[Part]:
         ),
     ]
     if cifar100 is not None:
-        place = Place("cifar", str(cifar100), "resnet20-cifar100", images=images)
+        place = Place("cifar", str(cifar100), "resnet20-cifar100", images=images or SHORT_CIFAR)
         lines = (*variants("tent"), *(Variant(name, name) for name in BASELINES))
         found.append(Part("100 classes: ResNet-20 on CIFAR-100, one corruption of each family", lines, place))
     return found
@@ -125,7 +127,11 @@ def show(asked: Sequence[Part], accuracy: Callable[[Cell], float]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cifar100", type=Path, metavar="FOLDER", help="CIFAR-100; without it that part is left out")
-    parser.add_argument("--images", type=int, help="only so many of the images")
+    parser.add_argument(
+        "--images",
+        type=int,
+        help=f"of each stream (default: all 2,000, in smaller tables {SHORT:,}, of CIFAR-100 {SHORT_CIFAR:,})",
+    )
     parser.add_argument("--parts", nargs="+", type=int, metavar="N", help="only these tables, counted from 0")
     parser.add_argument("--store", type=Path, default=Path("past.db"))
     parser.add_argument("--workers", type=int, default=2)
