@@ -14,11 +14,9 @@ from torch import Tensor
 from .answers import Answer
 from .errors import InputError, ModelError, SettingError
 from .norms.balanced import Balance, Balanced
-from .norms.layers import TRUSTED_SAMPLES, AdaptiveNorm, MovingAverage
-from .norms.shift import UNKNOWN, shift
 from .norms.statistics import at_least_float32
 from .objectives import Eata, Objective
-from .pace import Look, look, next_memory, rate, start
+from .pacer import Pacer
 from .prediction import Prediction
 from .recipe import Recipe
 from .reweighting import Reweighting
@@ -49,8 +47,7 @@ class Learner:
             None if recipe.answer is None else WORDS[recipe.answer].build(subject.model, settings)
         )
         self.watch: Watch | None = None
-        moving = any(isinstance(norm, MovingAverage) for norm in subject.norms.values())
-        self._paced = settings.pace == "diverse" and moving and not balanced  # the balance has a pace of its own
+        self.pacer = Pacer(subject, settings)
         self.normalises_alone = recipe.statistics == "bn" and settings.prior == 0 and bool(subject.norms)
         self._start()
 
@@ -58,8 +55,7 @@ class Learner:
         self.classes: int | None = None
         self.objective_memory: State = {}
         self.reweighting_memory: State = {}
-        self.pace_memory: State = {}
-        self._doubt = 0.0  # of the averages, when they have started
+        self.pacer.reset()
         self.balance_memory: State = {}
         self.optimizer = _optimizer(list(self.subject.parameters.values()), self.settings)
 
@@ -110,7 +106,7 @@ class Learner:
         watch = self.watch
         if watch is not None and watch.distrusts(x):
             return self.predict(x), lambda: self._not_learnt("a single sample has no statistics of its own")
-        self._choose_start(x)
+        self.pacer.choose_start(lambda: self.logits_of_source(x), lambda: self._run_and_forget(x))
         with self._phase("observing"), torch.set_grad_enabled(self.objective is not None):
             logits = self._logits(x) if self.objective is None else self._learnable(x)
         with torch.no_grad():
@@ -124,49 +120,12 @@ class Learner:
                     return self.predict(x), lambda: self._not_learnt(done)
         return answer.clone() if later else answer, lambda: self._learn(logits, mark)
 
-    def _choose_start(self, x: Tensor) -> None:
-        """Let moving averages that have not started do so between the source and this batch, see pace.py.
-
-        What the source predicts tells how diverse the batch is. A source that fails may see few classes where there are
-        many, so the model looks again from a start so chosen.
-        """
-        starts = self._paced and not self.pace_memory and self.settings.init == "auto"
-        if not starts or all(norm.settled for norm in self.subject.norms.values()):
-            return
-        phase = self.subject.phase
-        told: list[tuple[AdaptiveNorm, Tensor]] = []
-        phase.sums = told
-        try:
-            seen = self._look(self.logits_of_source(x))
-        finally:
-            phase.sums = None
-        phase.start = seen.pace
+    def _run_and_forget(self, x: Tensor) -> Tensor:
+        """Answer as the first batch would, and leave no trace."""
         with self._phase("observing"), torch.no_grad():
-            again = self._logits(x)
+            logits = self._logits(x)
         self.subject.discard()
-        seen = seen.best(self._look(again))
-        totals: Sequence[Tensor | None] = [total for _, total in told]
-        if self.ranks is not None:
-            totals = self.ranks.add(totals)
-        phase.start, self._doubt = start(seen, shift([norm for norm, _ in told], totals))
-        if seen.size < TRUSTED_SAMPLES:
-            self._doubt = 0.0  # the layers start from the source
-
-    def _look(self, logits: Tensor) -> Look:
-        if self.ranks is not None:
-            logits = self.ranks.join(at_least_float32(logits))
-        return look(Prediction(logits).p, self.pace_memory)
-
-    def _move_pace(self, p: Tensor) -> None:
-        """Say how far the averages follow this batch, and remember its classes."""
-        memory = self.pace_memory
-        seen = look(p, memory)
-        if memory:
-            doubt = None
-        else:
-            doubt = {"auto": self._doubt, "first": start(seen, UNKNOWN)[1], "inherit": 0.0}[self.settings.init]
-        self.subject.phase.rate = rate(seen, float(memory["doubt"]) if memory else 0.0, self.settings.alpha)
-        self.pace_memory = next_memory(p, memory, seen, doubt)
+        return logits
 
     def refuse(self, x: Tensor, why: str) -> tuple[Tensor, Update]:
         """Answer a batch that has something wrong with it, and learn nothing from it."""
@@ -321,8 +280,8 @@ class Learner:
                 finally:
                     for p in parameters:
                         p.grad = None
-            if self._paced:
-                self._move_pace(prediction.p)
+            if self.pacer.on:
+                self.pacer.follow(prediction.p)
             for norm in self.subject.norms.values():
                 norm.commit()
             self.objective_memory = memory

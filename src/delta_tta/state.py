@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import pace
 from .digests import checksum
 from .errors import StateError
 from .learner import Learner
@@ -36,7 +37,7 @@ def capture(learner: Learner, schedule: Every) -> dict[str, Any]:
         "optimizer": {name: _copied(optimizer[p]) for name, p in learner.subject.parameters.items() if p in optimizer},
         "objective": _copied(learner.objective_memory),
         "reweighting": _copied(learner.reweighting_memory),
-        "pace": _copied(learner.pace_memory),
+        "pace": _copied(learner.pacer.memory),
         "balance": _copied(learner.balance_memory),
         "fisher": _copied(learner.objective.fisher) if isinstance(learner.objective, Eata) else {},
         "cache": None if schedule.cache is None else schedule.cache.clone(),
@@ -119,7 +120,7 @@ def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
     if (
         not counts
         or state["balance"].keys() != ({"f"} if known else set())
-        or (state["pace"] and state["pace"].keys() != {"f", "seen", "doubt"})
+        or (state["pace"] and state["pace"].keys() != {"f", *pace.NUMBERS})
         or not all(
             _memory_fits(state[room], state["classes"], shapes)
             for room in ("objective", "reweighting", "pace", "balance")
@@ -141,8 +142,7 @@ def _memory_fits(memory: dict[str, Tensor], classes: int, shapes: dict[str, torc
     ours = {
         "z": (classes,),
         "f": (classes,),
-        "seen": (),
-        "doubt": (),
+        **dict.fromkeys(pace.NUMBERS, ()),
         "average": (classes,),
         "counts": (classes,),
         "step": (),
@@ -176,7 +176,7 @@ def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None
     if isinstance(learner.objective, Eata):
         learner.objective.fisher = _copied(state["fisher"])
     learner.reweighting_memory = _copied(state["reweighting"])
-    learner.pace_memory = _copied(state["pace"])
+    learner.pacer.memory = _copied(state["pace"])
     learner.balance_memory = _copied(state["balance"])
     schedule.cache = None if state["cache"] is None else state["cache"].clone()
     learner.classes = state["classes"]
@@ -185,7 +185,7 @@ def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None
 
 def move(fn: Callable[[Tensor], Tensor], learner: Learner, schedule: Every) -> None:
     """Let every tensor that no module owns follow the model, whose parameters have been moved by fn."""
-    memories = (learner.objective_memory, learner.reweighting_memory, learner.pace_memory, learner.balance_memory)
+    memories = (learner.objective_memory, learner.reweighting_memory, learner.pacer.memory, learner.balance_memory)
     for memory in memories:
         memory.update({key: follow(fn, value) for key, value in memory.items()})
     for p, values in learner.optimizer.state.items() if learner.optimizer is not None else ():

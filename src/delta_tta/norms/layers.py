@@ -40,13 +40,15 @@ class Phase:
     as the original layer would.
 
     `ranks` are the processes whose batches count as one; None for this one alone. `rate` is how far moving averages
-    follow this batch (None: by 1 − α), and `start` how far they start from it instead of from the source, both 0 to 1.
-    A list as `sums` asks the layers, in the phase "source", to tell what shift.py wants to know of their features.
+    follow this batch (None: by 1 − α), `start` how far they start from it instead of from the source, and `reach` how
+    far from the source towards it they go at most; all 0 to 1. A list as `sums` asks the layers, in the phase "source",
+    to tell what shift.py wants to know of their features.
     """
 
     ranks: Ranks | None = None
     rate: float | None = None
     start = 1.0
+    reach = 1.0
     sums: list[tuple[AdaptiveNorm, Tensor]] | None = None
     empty = False  # this rank has no sample, and runs a row that does not count
     now: Literal["frozen", "observing", "replaying", "source"] = "frozen"
@@ -277,6 +279,13 @@ class MovingAverage(AdaptiveNorm):
     def move(self, seen: Observation) -> None:
         """Move the averages by what was seen."""
         rate = 1 - self.settings.alpha if self._phase.rate is None else self._phase.rate
+        reach, source = self._phase.reach, None
+        if reach < 1 and self._phase.rate is not None:
+            source = self.inherited()
+        if source is not None:  # both steps together: by `rate` towards source + reach · (new − source)
+            for average, old in zip(self._current() or (), source, strict=True):
+                average.lerp_(old, rate * (1 - reach) / (1 - rate * reach))
+            rate *= reach
         for average, new in zip(self._current() or (), seen.statistics, strict=True):
             average.lerp_(new, rate)
 

@@ -4,7 +4,7 @@ For every channel, with m_i and s_i the mean and deviation over space of sample 
 
     d = (μ_b − μ_s)² + (σ_b − σ_s)²,    v = Var_i m_i + Var_i s_i,    both over σ_s² + σ_b²;
 
-the shift is Σ d / Σ v over the channels of all layers. A batch of B independent samples of the source has about 1 / B.
+the shift is Σ d / Σ v, both over the channels of all layers. B independent samples of the source have about 1 / B.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ from .statistics import sample_moments
 if TYPE_CHECKING:
     from .layers import AdaptiveNorm
 
-UNKNOWN = 1e9
-"""So far that nothing of the source is left in doubt."""
-
 
 def sums(x: Tensor, mean: Tensor, eps: float, counts: bool = True) -> Tensor:
     """Return what this rank's samples add to the sums over all samples, (6, C); around the source's mean."""
@@ -33,8 +30,8 @@ def sums(x: Tensor, mean: Tensor, eps: float, counts: bool = True) -> Tensor:
     return torch.stack(parts).sum(1) * counts
 
 
-def shift(layers: Sequence[AdaptiveNorm], totals: Sequence[Tensor | None]) -> float:
-    """Return the shift, given the sums over all samples; `UNKNOWN` where no layer has statistics of the source."""
+def spread_and_distance(layers: Sequence[AdaptiveNorm], totals: Sequence[Tensor | None]) -> tuple[float, float]:
+    """Return Σ v and Σ d, given the sums over all samples; zeros where no layer has statistics of the source."""
     far = wide = 0.0
     for layer, total in zip(layers, totals, strict=True):
         inherited = layer.inherited()
@@ -45,7 +42,13 @@ def shift(layers: Sequence[AdaptiveNorm], totals: Sequence[Tensor | None]) -> fl
         mean = m / count
         own = ((q / count - mean**2).clamp(min=0) + layer.source.eps).sqrt()
         between = (mm / count - mean**2 + ss / count - (s / count) ** 2).clamp(min=0) * count / (count - 1).clamp(min=1)
-        unit = std**2 + own**2
-        far += float(((mean**2 + (own - std) ** 2) / unit).sum())
-        wide += float((between / unit).sum())
-    return far / wide if wide > 0 else UNKNOWN
+        far += distance((mean, own), (torch.zeros_like(mean), std))  # the sums are around the source's mean
+        wide += float((between / (std**2 + own**2)).sum())
+    return wide, far
+
+
+def distance(one: tuple[Tensor, Tensor], source: tuple[Tensor, Tensor]) -> float:
+    """Return Σ d, given means and standard deviations of all channels."""
+    (mean, std), (source_mean, source_std) = one, source
+    apart = (mean - source_mean).square() + (std - source_std).square()
+    return float((apart / (std.square() + source_std.square())).sum())

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from delta_tta.norms.layers import Phase, Tema
-from delta_tta.norms.shift import UNKNOWN, shift, sums
+from delta_tta.norms.shift import distance, spread_and_distance, sums
 from delta_tta.settings import Settings
 
 
@@ -30,12 +30,19 @@ def by_terms(norm, x):
     return float(far), float(wide)
 
 
+def shift(norms, totals):
+    wide, far = spread_and_distance(norms, totals)
+    return far / wide
+
+
 def test_it_is_the_formula_over_all_layers():
     first, second = layer(5, 0), layer(3, 1)
     x, y = torch.randn(7, 5, 4, 3, dtype=torch.float64) + 30, 2 * torch.randn(7, 3, 2, 2, dtype=torch.float64)
     (far, wide), (more, wider) = by_terms(first, x), by_terms(second, y)
     totals = [sums(each, norm.source.running_mean, norm.source.eps) for norm, each in ((first, x), (second, y))]
-    assert shift([first, second], totals) == pytest.approx((far + more) / (wide + wider))
+    assert spread_and_distance([first, second], totals) == pytest.approx((wide + wider, far + more))
+    own = x.mean((0, 2, 3)), (x.var((0, 2, 3), correction=0) + first.source.eps).sqrt()
+    assert distance(own, first.inherited()) == pytest.approx(far)
 
 
 def test_parts_of_a_batch_add_up_and_a_rank_without_samples_adds_nothing():
@@ -56,8 +63,8 @@ def test_samples_of_the_source_lie_as_far_as_their_number_says():
     assert sum(found) / len(found) == pytest.approx(1 / 16, rel=0.15)
 
 
-def test_without_source_statistics_or_without_a_difference_between_samples_nothing_is_known():
+def test_without_source_statistics_or_without_a_difference_between_samples_there_is_no_spread():
     norm = layer()
     alike = torch.full((4, 5, 2, 2), 3.0, dtype=torch.float64)
-    assert shift([], []) == UNKNOWN
-    assert shift([norm], [sums(alike, norm.source.running_mean, norm.source.eps)]) == UNKNOWN
+    assert spread_and_distance([], []) == (0, 0)
+    assert spread_and_distance([norm], [sums(alike, norm.source.running_mean, norm.source.eps)])[0] == 0

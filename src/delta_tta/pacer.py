@@ -1,0 +1,105 @@
+"""Applies the rule of pace.py to the layers of one adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from . import pace
+from .norms.balanced import Balanced
+from .norms.layers import TRUSTED_SAMPLES, AdaptiveNorm, MovingAverage
+from .norms.shift import distance, spread_and_distance
+from .norms.statistics import at_least_float32
+from .pace import Look, Start
+from .prediction import Prediction
+from .settings import Settings
+from .subject import Subject
+from .words import State
+
+
+class Pacer:
+    """Says where the moving averages start, how far they follow each batch, and how far they may leave the source."""
+
+    def __init__(self, subject: Subject, settings: Settings) -> None:
+        self.subject, self.settings = subject, settings
+        self.ranks = subject.phase.ranks
+        moving = [norm for norm in subject.norms.values() if isinstance(norm, MovingAverage)]
+        balanced = any(isinstance(norm, Balanced) for norm in moving)  # they have a pace of their own
+        self.on = settings.pace == "diverse" and bool(moving) and not balanced
+        self._layers = [norm for norm in moving if norm.inherited() is not None]
+        self._met: list[MovingAverage] = []  # the layers of the last batch, and the source's statistics of them
+        self._inherited = torch.empty(0), torch.empty(0)
+        self.memory: State = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the stream."""
+        self.memory = {}
+        self._start: Start | None = None
+
+    def choose_start(self, of_source: Callable[[], Tensor], from_there: Callable[[], Tensor]) -> None:
+        """Let averages that have not started do so between the source and this batch.
+
+        What the source predicts tells how diverse the batch is. A source that fails may see few classes where there are
+        many, so the model looks again from a start so chosen.
+
+        Args:
+            of_source: runs the source on the batch and returns its logits.
+            from_there: runs the model as it would start, and leaves no trace.
+        """
+        chooses = self.on and not self.memory and self.settings.init == "auto"
+        if not chooses or all(norm.settled for norm in self.subject.norms.values()):
+            return
+        phase = self.subject.phase
+        told: list[tuple[AdaptiveNorm, Tensor]] = []
+        phase.sums = told
+        try:
+            seen = self._look(of_source())
+        finally:
+            phase.sums = None
+        phase.start = seen.pace
+        seen = seen.best(self._look(from_there()))
+        totals: Sequence[Tensor | None] = [total for _, total in told]
+        if self.ranks is not None:
+            totals = self.ranks.add(totals)
+        self._start = pace.start(seen, *spread_and_distance([norm for norm, _ in told], totals))
+        if seen.size < TRUSTED_SAMPLES:
+            self._start = self._start.at_source()  # as the layers do
+        phase.start = self._start.share
+
+    def follow(self, p: Tensor) -> None:
+        """Say how far the averages follow this batch, given its probabilities, and remember its classes."""
+        phase, seen = self.subject.phase, pace.look(p, self.memory)
+        if self.memory:
+            phase.rate = pace.rate(seen, float(self.memory["doubt"]), self.settings.alpha)
+            self.memory = pace.next_memory(p, self.memory, seen, self._distance())
+        else:
+            start = self._start or pace.unmeasured(seen)
+            phase.rate = pace.rate(seen, 0.0, self.settings.alpha)
+            self.memory = pace.first_memory(p, start.at_source() if self.settings.init == "inherit" else start)
+        phase.reach = pace.reach(self.memory)
+
+    def _look(self, logits: Tensor) -> Look:
+        if self.ranks is not None:
+            logits = self.ranks.join(at_least_float32(logits))
+        return pace.look(Prediction(logits).p, self.memory)
+
+    def _distance(self) -> float:
+        """Of this batch from the source, over the layers that met it."""
+        layers = [norm for norm in self._layers if norm.seen is not None]
+        own = _together([norm.seen for norm in layers])
+        if own is None:
+            return 0.0
+        if layers != self._met or self._inherited[0].device != own[0].device:
+            source = _together([norm.inherited() for norm in layers])
+            assert source is not None
+            self._met, self._inherited = layers, source
+        return distance(own, self._inherited)
+
+
+def _together(pairs: Sequence[tuple[Tensor, Tensor] | None]) -> tuple[Tensor, Tensor] | None:
+    """Put means and standard deviations of several layers into one of each."""
+    found = [pair for pair in pairs if pair is not None]
+    return (torch.cat([mean for mean, _ in found]), torch.cat([std for _, std in found])) if found else None
