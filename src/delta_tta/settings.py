@@ -31,8 +31,9 @@ class Settings:
             two, the nearer to the first batch, the more classes it shows and the farther it is from the source (with
             pace="even": at it); at the source where the batch is too small.
         pace: how fast the averages follow. "diverse": as a mean over the stream at first, and then by 1−α at most; the
-            slower, the fewer classes a batch shows compared with the stream so far, and the fewer samples below 128.
-            "even": by 1−α at every batch, as in the paper.
+            slower, the fewer classes a batch shows compared with the stream so far, and the fewer samples below 128;
+            and nearer to the source, where classes are imbalanced and little has shifted. "even": by 1−α at every
+            batch, as in the paper.
         lam: λ of DOT, the share of the old class frequencies that stays at each batch.
         dot: how DOT weighs a sample, by its predicted class ("hard") or by all its probabilities ("soft").
         threshold: which samples train. PL: least confidence (0.4). Ent-W and ETA: entropy margin as a fraction of
