@@ -21,7 +21,7 @@ the first batch, which is then weighed like any other; where they start from the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -45,35 +45,52 @@ class SampleObservation(Observation):
 
     def look(self, x: Tensor) -> None:
         """Measure each sample, around the mean of this rank's samples."""
-        self._centre, self._apart, self._squares = sample_moments(x)
+        self.centre, self.apart, self.squares = sample_moments(x)
 
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Put the samples together."""
         self.look(x)
-        return self._centre, self._squares.mean(0)
+        return self.centre, self.squares.mean(0)
 
-    def sums(self, weights: Tensor, mean_weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return Σ w, Σ w (m_i − μ_b) and Σ w (the sample's mean of (v − μ_b)²) over this rank's samples.
-
-        A layer that meets other rows than the samples, such as the frames of videos, takes them all alike.
-        """
+    def kind(self) -> tuple[object, ...]:
+        """What layers must have in common to be weighed together."""
         mean, _ = self.statistics
-        self.mean_weight = mean_weight.to(mean)
-        w = weights.to(mean) if len(weights) == len(self._apart) else self.mean_weight.expand(len(self._apart))
-        if self.empty:
-            w = torch.zeros_like(w)
-        total, apart, squares = w.sum(), w @ self._apart, w @ self._squares
-        if self.ranks is not None:
-            shift = self._centre - mean
+        return len(self.apart), mean.dtype, mean.device
+
+
+class Together:
+    """Layers that met the same number of rows, weighed as one layer of all their channels: few calls instead of many.
+
+    Rows are samples, one weight each; where they are something else, such as the frames of videos, all weigh alike.
+    """
+
+    def __init__(self, layers: Sequence[SampleObservation], weights: Tensor, mean_weight: Tensor) -> None:
+        self.layers = layers
+        self.mean = torch.cat([seen.statistics[0] for seen in layers])
+        self.mean_weight, rows = mean_weight.to(self.mean), len(layers[0].apart)
+        self.weights = weights.to(self.mean) if len(weights) == rows else self.mean_weight.expand(rows)
+        if layers[0].empty:
+            self.weights = torch.zeros_like(self.weights)
+
+    def sums(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return Σ w, Σ w (m_i − μ_b) and Σ w (the sample's mean of (v − μ_b)²) over this rank's samples."""
+        total = self.weights.sum()
+        apart = self.weights @ torch.cat([seen.apart for seen in self.layers], 1)
+        squares = self.weights @ torch.cat([seen.squares for seen in self.layers], 1)
+        if self.layers[0].ranks is not None:
+            shift = torch.cat([seen.centre for seen in self.layers]) - self.mean
             squares = squares + shift * (2 * apart + shift * total)
             apart = apart + shift * total
         return total, apart, squares
 
     def weigh(self, total: Tensor, apart: Tensor, squares: Tensor) -> None:
-        """Take the weighted mean and variance from the sums over all ranks."""
-        mean, _ = self.statistics
+        """Give each layer its weighted mean and variance, from the sums over all ranks."""
         apart = apart / total
-        self.weighed = mean + apart, torch.addcmul(squares / total, apart, apart, value=-1).clamp_(min=0)
+        var = torch.addcmul(squares / total, apart, apart, value=-1).clamp_(min=0)
+        widths = [seen.apart.shape[1] for seen in self.layers]
+        weighed = zip((self.mean + apart).split(widths), var.split(widths), strict=True)
+        for seen, pair in zip(self.layers, weighed, strict=True):
+            seen.mean_weight, seen.weighed = self.mean_weight, pair
 
 
 @word("tbr-b", "statistics", "tbr with statistics balanced over the predicted classes (ours)", part=True)
@@ -155,9 +172,13 @@ class Balance:
         """Let all layers weigh what they observed; with ranks, in one exchange."""
         w = self.weights(prediction, state)
         own, mean = w if ranks is None else w[ranks.share], w.mean()
-        observed = [seen for norm in norms if isinstance(norm, Balanced) for seen in norm.observed()]
-        sums: list[Tensor] = [t for seen in observed for t in seen.sums(own, mean)]
+        groups: dict[object, list[SampleObservation]] = {}
+        for seen in (seen for norm in norms if isinstance(norm, Balanced) for seen in norm.observed()):
+            # ranks must send the same parts, and may not find the same layers alike
+            groups.setdefault(seen.kind() if ranks is None else len(groups), []).append(seen)
+        parts = [Together(group, own, mean) for group in groups.values()]
+        sums: list[Tensor] = [t for part in parts for t in part.sums()]
         if ranks is not None:
             sums = [t for t in ranks.add(sums) if t is not None]
-        for i, seen in enumerate(observed):
-            seen.weigh(*sums[3 * i : 3 * i + 3])
+        for i, part in enumerate(parts):
+            part.weigh(*sums[3 * i : 3 * i + 3])

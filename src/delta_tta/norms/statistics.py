@@ -13,7 +13,7 @@ _fast_moments = getattr(torch.ops.aten, "batch_norm_update_stats", None)
 
 MANY_VALUES = 32
 """Per sample and channel: from here on plain operators on parts that fit into a cache beat BatchNorm's on a CPU."""
-PART = 2**17
+PART = 2**19
 """Values of such a part."""
 
 

@@ -201,7 +201,7 @@ def test_the_answer_does_not_wait_for_the_samples_to_be_measured():
     adapter = delta_tta.adapt(conv_net(), "tent+delta-b", init="inherit")
     adapter._learner.observe(batches(1)[0])
     for norm in adapter._learner.subject.norms.values():
-        assert all(not hasattr(seen, "_apart") for seen in norm._pending.seen)
+        assert all(not hasattr(seen, "apart") for seen in norm._pending.seen)
 
 
 def test_without_the_word_nothing_is_balanced():
