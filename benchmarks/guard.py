@@ -1,7 +1,8 @@
 """What the guard does: accuracy with and without it, and how often it fired, over healthy and over collapsing streams.
 
-Everything else is as `adapt` has it by default. Methods that normalise with each batch's own statistics stand apart where
-the stream is dependent: there they are worse than the source by nature, and the guard leaves them as they are. Prints Markdown. Interrupted and started again with the same --store, it goes on.
+Everything else is as `adapt` has it by default. Methods that normalise with each batch's own statistics stand apart
+where the stream is dependent: there they are worse than the source by nature, and the guard leaves them as they are.
+Prints Markdown. Interrupted and started again with the same --store, it goes on.
 """
 
 from __future__ import annotations
