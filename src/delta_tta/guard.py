@@ -24,8 +24,8 @@ class Guard:
     agreement: float = 0.6
     samples: int = 48
     every: int = 24
-    drift: float = 0.05
-    cooling: float = 0.1
+    drift: float = 0.02
+    cooling: float = 0.03
     reach: float = 100.0
 
     def __post_init__(self) -> None:

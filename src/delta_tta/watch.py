@@ -6,8 +6,9 @@ one class stays for minutes, both say so. Parameters that run away make the two 
 wild learning rate, after thousands of batches at a usual one. The twin costs one more forward pass, so it is asked
 rarely: for one sample in `every`, and at once when the parameters have moved by `drift` since it was asked last.
 
-What is done. The state goes back to where it was when the twin last agreed, or, if that was tried, to the source; the
-batch is answered from there and not learnt from; and from then on the learning rate is `cooling` times what it was.
+What is done. The state goes back to where it was when the twin last agreed, or, if that was tried or is fewer than
+`every` batches ago, and so may have been sliding already, to the source; the batch is answered from there and not
+learnt from; and from then on the learning rate is `cooling` times what it was.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class Watch:
         self.refused = 0
         self.rollbacks = 0
         self._good: dict[str, Any] | None = None
+        self._good_at = 0  # the batch it is from
         self._batches = 0  # all of them
         self._next = 0  # the batch at which the twin is asked next
         self._asked: int | None = None  # at how many batches it has been asked for the verdict to come
@@ -106,7 +108,8 @@ class Watch:
             return False
         share = self._agreed / self._compared
         assert self._asked is not None
-        self._next = self._batches + self.guard.every * self._asked
+        early = self._batches < self._next  # the parameters move fast: look again at once
+        self._next = self._batches + (1 if early else self.guard.every * self._asked)
         self._asked, self._compared, self._agreed = None, 0, 0
         self._drift = self._measured_drift()
         if share < self.guard.agreement or self._drift > RUNAWAY:
@@ -116,7 +119,7 @@ class Watch:
                 self._batches, 100 * share, 100 * self._drift,
             )  # fmt: skip
             return True
-        self._good = states.capture(self._learner, self._schedule)
+        self._good, self._good_at = states.capture(self._learner, self._schedule), self._batches
         return False
 
     def _due(self) -> bool:
@@ -154,6 +157,8 @@ class Watch:
     def roll_back(self) -> str:
         """Undo a collapse; return what was done, in words."""
         good, self._good = self._good, None
+        if self._batches - self._good_at < self.guard.every:
+            good = None
         self.rollbacks += 1
         self._learner.reset()
         if good is not None:
@@ -208,7 +213,7 @@ class Watch:
             "refused": self.refused,
             "rollbacks": self.rollbacks,
             "counts": [self._batches, self._next, -1 if self._asked is None else self._asked,
-                       self._compared, self._agreed],
+                       self._compared, self._agreed, self._good_at],
             "drift": self._drift,
             "good": self._good,
         }  # fmt: skip
@@ -219,7 +224,7 @@ class Watch:
         if not memory:
             return
         self.refused, self.rollbacks = memory["refused"], memory["rollbacks"]
-        self._batches, self._next, asked, self._compared, self._agreed = memory["counts"]
+        self._batches, self._next, asked, self._compared, self._agreed, self._good_at = memory["counts"]
         self._asked = None if asked < 0 else asked
         self._drift, self._good = memory["drift"], memory["good"]
         self.cool()

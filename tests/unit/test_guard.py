@@ -126,10 +126,14 @@ def test_the_batch_at_which_it_fires_is_answered_from_the_state_gone_back_to():
     assert watched.signals.skipped == "collapse: rolled back to the source"
     with torch.no_grad():
         assert torch.allclose(answer, source(x), atol=1e-5)
-    assert watched._learner.optimizer.param_groups[0]["lr"] == pytest.approx(0.1 * WILD["lr"])
+    assert watched._learner.optimizer.param_groups[0]["lr"] == pytest.approx(0.03 * WILD["lr"])
     assert all(
         torch.equal(p, watched._learner.subject.source[n]) for n, p in watched._learner.subject.parameters.items()
     )
+
+
+def flatten_parameters(watched):
+    return torch.cat([p.detach().flatten() for p in watched._learner.subject.parameters.values()])
 
 
 def test_the_last_good_state_comes_first_and_the_source_after():
@@ -141,11 +145,35 @@ def test_the_last_good_state_comes_first_and_the_source_after():
     watch = watched._watch
     good = flatten(watch._good)
     assert any(torch.any(value != 0) for value in good.values())
+    watch._batches += 1  # the batch at which it collapses
     assert watch.roll_back() == "collapse: rolled back to the last good state"
     now = without_counts(watched.state_dict())
     assert_unchanged(good, {key: now[key] for key in good})
     assert watch.roll_back() == "collapse: rolled back to the source"
-    assert watched._learner.optimizer.param_groups[0]["lr"] == pytest.approx(1e-6)
+    assert watched._learner.optimizer.param_groups[0]["lr"] == pytest.approx(1e-4 * 0.03**2)
+
+
+def test_a_state_from_shortly_before_the_collapse_may_have_been_sliding_already():
+    watched = adapter(guard=Guard(every=4, samples=1, agreement=0.0, drift=1e-9), lr=1e-4)
+    for x in batches(3):
+        watched(x)
+    watch = watched._watch
+    assert watch._good is not None
+    assert watch.roll_back() == "collapse: rolled back to the source"
+    assert torch.equal(*(flatten_parameters(each) for each in (watched, adapter())))
+
+
+def test_parameters_that_move_fast_are_looked_at_again_at_once():
+    looks = {}
+    for drift in (1e-9, 1e9):
+        watched, asked = adapter(guard=Guard(every=4, samples=1, agreement=0.0, drift=drift), lr=1e-4), []
+        ask = watched._watch._ask
+        watched._watch._ask = lambda *a, ask=ask, asked=asked, w=watched: (asked.append(w._watch._batches), ask(*a))
+        for x in batches(10):
+            watched(x)
+        looks[drift] = asked
+    assert looks[1e-9] == list(range(2, 11))
+    assert looks[1e9] == [6, 10]
 
 
 @pytest.mark.parametrize("update", ["every", "slow", "window"])
