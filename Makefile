@@ -1,6 +1,7 @@
 # Everything runs in a local .venv that `make setup` builds from a bare clone.
 PYTHON ?= python3
 BIN := .venv/bin
+LIGHT := .venv/.light
 READY := .venv/.ready
 
 .PHONY: help setup demo test examples lint format docs bench soak campaign audit train clean
@@ -10,13 +11,19 @@ help:            ## show what can be made
 
 setup: $(READY)  ## make the virtual environment (again when the dependencies change)
 
-$(READY): pyproject.toml constraints.txt
+$(LIGHT): pyproject.toml constraints.txt
+	@echo "Setting up .venv: torch and a few packages; this may take minutes."
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch numpy
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cli]'
+	@touch $@
+
+$(READY): $(LIGHT)
+	@echo "Adding what tests, benchmarks and docs need; this may take minutes."
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: setup      ## five methods over the four scenarios on the embedded images, and a page (about a minute)
+demo: $(LIGHT)   ## five methods over the four scenarios on the embedded images, and a page (about a minute)
 	$(BIN)/delta-tta demo
 
 test: setup lint ## lint, type check and run the tests

@@ -6,6 +6,8 @@ import signal
 import sys
 from types import FrameType
 
+from .errors import install
+
 WRONG, INTERRUPTED, TERMINATED = 2, 130, 143
 
 
@@ -21,7 +23,7 @@ def main() -> None:
             from .commands import app
         except ImportError as error:
             missing = error.name or str(error)
-            print(f"delta-tta: the command needs the package {missing}: pip install 'delta-tta[cli]'", file=sys.stderr)
+            print(f"delta-tta: the command needs the package {missing}: {install('cli')}", file=sys.stderr)
             sys.exit(WRONG)
         app(prog_name="delta-tta")
     except KeyboardInterrupt as stop:  # before a command has begun, or twice

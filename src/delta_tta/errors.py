@@ -42,6 +42,11 @@ class SyncError(DeltaError, RuntimeError):
     """Another process of a synchronised adapter did not answer."""
 
 
+def install(extra: str) -> str:
+    """Return how to get the packages of an extra."""
+    return f"pip install 'delta-tta[{extra}]', or in a clone pip install '.[{extra}]'"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return the end of an error message: the nearest valid name, then all of them."""
     names = sorted(known)

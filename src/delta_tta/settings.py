@@ -147,6 +147,9 @@ _IMAGENET: Mapping[str, Any] = {
 PAPER: Mapping[str, Any] = MappingProxyType({"init": "first", "pace": "even", "update": "every", "guard": "off"})
 """What `adapt(…, paper=True)` sets: the behaviour of the paper where our defaults differ."""
 
+CAUTIOUS: Mapping[str, Any] = MappingProxyType({name: getattr(Settings, name) for name in PAPER})
+"""Our defaults there, for experiments, which behave as the paper does unless told otherwise."""
+
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "cifar10-c": _CIFAR,
@@ -169,6 +172,9 @@ OF_METHOD: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = MappingPr
 )
 """Where an objective or a whole method has settings of its own: with a CIFAR preset, and otherwise."""
 
+ALIASES: Mapping[str, str] = MappingProxyType({"learning_rate": "lr", "step_size": "lr"})
+"""What others call a setting."""
+
 
 def make_settings(
     preset: str | None, given: Mapping[str, Any], method: str | None = None, paper: bool = False
@@ -177,7 +183,9 @@ def make_settings(
     known = [field.name for field in dataclasses.fields(Settings)]
     for name in given:
         if name not in known:
-            raise SettingError(f"Unknown setting {name!r}.{nearest(name, known)}")
+            usual = ALIASES.get(name)
+            hint = nearest(name, [*known, "paper"]) if usual is None else f" Here it is called {usual!r}."
+            raise SettingError(f"Unknown setting {name!r}.{hint}")
     if preset is not None and preset not in PRESETS:
         raise SettingError(f"Unknown preset {preset!r}.{nearest(str(preset), PRESETS)}")
     base = PRESETS[preset] if preset is not None else {}

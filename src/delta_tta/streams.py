@@ -59,6 +59,8 @@ class StreamSpec:
             ("pi", "π", self.imbalanced, self.pi is not None and 0 < self.pi <= 1, "in (0, 1]"),
         ):
             value = getattr(self, name)
+            if wanted and value is None:
+                raise StreamError(f"{self.scenario} needs `{name}` ({letter}), {words}, such as {name}=0.1.")
             if wanted and not fine:
                 raise StreamError(f"Expected `{name}` ({letter}) of {self.scenario} to be {words}, but got {value!r}.")
             if not wanted and value is not None:

@@ -35,6 +35,14 @@ def test_the_demo_shows_the_papers_point(tmp_path, monkeypatch):
     assert str(tmp_path / "delta-tta-demo.html") in shown.stderr.splitlines()[-1]
 
 
+def test_compare_takes_the_papers_behaviour_or_ours():
+    asked = ("compare", "tema", "--scenario", "DS+CB,rho=0.1", "--corruption", "fog", "-b", "500", "--json")
+    theirs, ours = (json.loads(run(*asked, *more).stdout)[0] for more in ((), ("--defaults",)))
+    assert "settings" not in theirs["cell"] or "pace" not in theirs["cell"]["settings"]
+    assert ours["cell"]["settings"]["pace"] == "diverse"
+    assert ours["class_mean_accuracy"] != theirs["class_mean_accuracy"]
+
+
 def test_compare_prints_a_table_and_writes_markdown(tmp_path):
     shown = run(
         "compare", "source", "bn", "--scenario", "DS+CB (rho=0.5)", "--corruption", "fog", "-s", "3", "-b", "200",
@@ -52,7 +60,7 @@ def test_compare_prints_a_table_and_writes_markdown(tmp_path):
         (["compare", "tnet"], "Did you mean 'tent'"),
         (["compare", "tent", "--model", "resnet21-cifar10"], "Did you mean 'resnet20-cifar10'"),
         (["compare", "tent", "--clean", "nowhere"], "Expected CIFAR at nowhere"),
-        (["compare", "tent", "--scenario", "DS+CB"], "Expected `rho`"),
+        (["compare", "tent", "--scenario", "DS+CB"], "DS+CB needs `rho` (ρ), greater than 0, such as rho=0.1."),
         (["compare", "tent", "--scenario", "IS+CB, seed 3"], "Expected a scenario without its seed"),
         (["compare", "tent", "--corruption", "fogg"], "Did you mean 'fog'"),
         (["corrupt", "out", "--only", "fogg"], "Did you mean 'fog'"),
@@ -111,5 +119,7 @@ def test_tune_tries_every_combination_and_names_the_best(tmp_path):
     best = ", ".join(f"{name}={value}" for name, value in settings[0].items())
     assert found["best"] == f'delta_tta.adapt(model, "tent+delta", "cifar10-c", {best})'
     shown = run(*asked, "--quiet").stdout.splitlines()  # from the store
-    assert shown[-1] == f"Best: {found['best']}"
+    assert f"Best: {found['best']}" in shown[-2:]
+    tied = sum(trial["tied"] for trial in found["trials"]) - 1
+    assert (f"Not clearly: {tied} of the other 3" in shown[-1]) == (tied > 0)
     assert "name=value" in run("tune", "--grid", "alpha", code=2).stderr

@@ -41,7 +41,7 @@ def test_settings_are_frozen():
 @pytest.mark.parametrize(
     ("settings", "teaches"),
     [
-        ({"learning_rate": 1}, "Unknown setting 'learning_rate'"),
+        ({"learning_rate": 1}, "Unknown setting 'learning_rate'. Here it is called 'lr'."),
         ({"alhpa": 0.9}, "Did you mean 'alpha'"),
         ({"preset": "imagenet"}, "Did you mean 'imagenet-"),
         ({"preset": "mnist"}, "Known: cifar10-c, cifar100-c"),

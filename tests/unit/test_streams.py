@@ -105,7 +105,7 @@ def test_any_spec_parses_back(rho, pi, seed, pieces):
     ("labels", "scenario", "parameters", "teaches"),
     [
         (LABELS, "IS+CD", {}, "Did you mean 'IS+C"),
-        (LABELS, "DS+CB", {}, "`rho` (ρ) of DS+CB to be greater than 0, but got None"),
+        (LABELS, "DS+CB", {}, "DS+CB needs `rho` (ρ), greater than 0, such as rho=0.1."),
         (LABELS, "DS+CB", {"rho": 0}, "greater than 0"),
         (LABELS, "DS+CB", {"rho": -1.0}, "greater than 0"),
         (LABELS, "DS+CB", {"rho": float("nan")}, "greater than 0"),

@@ -18,7 +18,7 @@ import torch
 from .. import models
 from ..data.derived import Corrupted, in_memory
 from ..data.sets import ArraySet, ImageSet
-from ..errors import SettingError
+from ..errors import SettingError, install
 from ..streams import DomainStream, Stream
 from .engine import Event, Prepare, Task, failure
 from .experiment import CLEAN, Cell, Place
@@ -44,7 +44,7 @@ class RayEngine:
         try:
             import ray
         except ImportError as error:
-            raise ImportError("The Ray engine needs Ray: pip install 'delta-tta[scale]'.") from error
+            raise ImportError(f"The Ray engine needs Ray: {install('scale')}.") from error
         self._ray = ray
         self._mine = not ray.is_initialized()
         if self._mine:

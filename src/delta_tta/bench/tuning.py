@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import SettingError
-from ..settings import PAPER, Settings
+from ..settings import CAUTIOUS
 from ..streams import StreamSpec
 from .experiment import Cell, Experiment
 
@@ -28,12 +28,14 @@ class Trial:
         cells: one for each stream, corruption, severity, batch size and seed.
         by_scenario: class-mean accuracy in percent, the mean over everything else.
         mean: over the scenarios.
+        values: of each cell.
     """
 
     settings: tuple[tuple[str, Any], ...]
     cells: tuple[Cell, ...]
     by_scenario: tuple[float, ...] = ()
     mean: float = float("nan")
+    values: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.settings) or "source"
@@ -54,7 +56,7 @@ def trials(base: Experiment, grid: Mapping[str, Sequence[Any]], paper: bool = Fa
     twice = [name for name in grid if name in base.settings]
     if twice:
         raise SettingError(f"Expected `{twice[0]}` either to be tuned or to be set, but both were asked for.")
-    behaviour = {} if paper else {name: getattr(Settings(), name) for name in PAPER}
+    behaviour = {} if paper else dict(CAUTIOUS)
     found = []
     for values in itertools.product(*grid.values()):
         own = tuple(zip(grid, values, strict=True))
@@ -71,9 +73,15 @@ def reference(base: Experiment) -> Trial:
 def judged(trial: Trial, scenarios: Sequence[StreamSpec], accuracy: Callable[[Cell], float]) -> Trial:
     """Return the trial with its means; `accuracy` gives the share of each cell."""
     shares: dict[StreamSpec, list[float]] = {one: [] for one in scenarios}
-    for cell in trial.cells:
-        shares[next(one for one in scenarios if dataclasses.replace(cell.stream, seed=one.seed) == one)].append(
-            100 * accuracy(cell)
-        )
+    values = tuple(100 * accuracy(cell) for cell in trial.cells)
+    for cell, value in zip(trial.cells, values, strict=True):
+        shares[next(one for one in scenarios if dataclasses.replace(cell.stream, seed=one.seed) == one)].append(value)
     means = tuple(statistics.fmean(each) for each in shares.values())
-    return dataclasses.replace(trial, by_scenario=means, mean=statistics.fmean(means))
+    return dataclasses.replace(trial, by_scenario=means, mean=statistics.fmean(means), values=values)
+
+
+def tied(best: Trial, other: Trial) -> bool:
+    """Whether the other may be as good: paired over the cells, less than two standard errors behind."""
+    behind = [mine - theirs for mine, theirs in zip(best.values, other.values, strict=True)]
+    error = statistics.stdev(behind) / len(behind) ** 0.5 if len(behind) > 1 else 0.0
+    return statistics.fmean(behind) <= 2 * error

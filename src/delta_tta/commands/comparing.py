@@ -22,6 +22,7 @@ from ..report.shown import Report
 from ..report.tables import markdown as as_markdown
 from ..report.tables import mean_over_data
 from ..report.terminal import accuracy_table
+from ..settings import CAUTIOUS
 from . import completing
 from .differing import show_differences
 from .executing import WorkersOption, engine_maker, execute, finish
@@ -42,6 +43,7 @@ Examples:
   delta-tta compare tent tent+tbr tent+dot tent+delta
   delta-tta compare source tent+delta --scenario DS+CB,rho=0.01 --corruption fog
   delta-tta compare tent tent+delta --model resnet20-cifar100 --clean data/cifar100 --preset cifar100-c
+  delta-tta compare source tent+delta --defaults  # as adapt(model, "tent+delta") does, not as the paper
   delta-tta compare before.db after.db          # two stores of results: what changed, cell by cell
 """
 
@@ -112,13 +114,16 @@ def compare(
     picture: Annotated[str, typer.Option(help="PNG of the accuracy over the stream; '' for none.")] = "",
     page: Page = "",
     markdown: Annotated[Path | None, typer.Option(help="Write the table as Markdown, too.")] = None,
+    defaults: Annotated[
+        bool, typer.Option("--defaults", help="Methods as `adapt` has them by default; else as in the paper.")
+    ] = False,
     workers: WorkersOption = None,
     as_json: Json = False,
 ) -> None:
     """Compare methods on one model and one data set, corrupted on the fly, over test scenarios; or two stores.
 
-    EATA, which needs images of the training distribution, gets the clean ones. Nothing is kept: `delta-tta run` does.
-    Of two stores it tells what changed, with a paired test.
+    EATA, which needs images of the training distribution, gets the clean ones. Results are not kept: `delta-tta run`
+    keeps them. Of two stores it tells what changed, with a paired test.
     """
     if len(methods) == 2 and all(Path(name).is_file() for name in methods):
         show_differences(Path(methods[0]), Path(methods[1]), as_json)
@@ -126,7 +131,10 @@ def compare(
     place = Place(clean_kind(clean), str(clean) if clean else None, model, str(weights) if weights else None, preset)
     streams = tuple(scenarios(scenario)) if scenario else SCENARIOS
     names = tuple(corruption or [CORRUPTION])
-    experiment = Experiment(tuple(methods), place, streams, names, (severity,), (batch_size,), (seed,))
+    settings = CAUTIOUS if defaults else {}
+    experiment = Experiment(
+        tuple(methods), place, streams, names, (severity,), (batch_size,), (seed,), settings=settings
+    )
     results, tally = _compare(experiment.cells(), workers, picture, page, as_json)
     if markdown is not None and results:
         markdown.write_text(as_markdown(mean_over_data(results)) + "\n", encoding="utf-8")

@@ -57,7 +57,7 @@ def tune(
     severity: Severities = None,
     batch_size: BatchSizes = None,
     seed: Seeds = None,
-    images: Annotated[int | None, typer.Option(min=1, help="Only so many images. Default: 1000.")] = 1000,
+    images: Annotated[int | None, typer.Option(min=1, help="Only so many images.")] = 1000,
     data: DataKind = None,
     path: DataPath = None,
     model: Model = None,
@@ -73,8 +73,8 @@ def tune(
     """Choose settings for your own model and images, on corruptions that are not tested on.
 
     Every combination of the grid meets every stream: labelled clean images, corrupted on the fly. Which did best on
-    average is named at the end, and what all of them came to is a table. Results go to a store: stopped and started
-    again, it goes on.
+    average is named at the end, and how many others may be as good; what all of them came to is a table. Results go to
+    a store: stopped and started again, it goes on. α matters in long streams only, unless with --paper.
     """
     given: dict[str, Any] = {
         "methods": [method], "scenarios": scenario or ["IS+CB", "DS+CB (rho=0.1)"],
@@ -101,13 +101,26 @@ def tune(
     named = f', "{base.place.preset}"' if base.place.preset else ""
     call = f'delta_tta.adapt(model, "{method}"{named}, {judged[0]}{behaviour})'
     if as_json:
-        tried = [{"settings": dict(t.settings), "by_scenario": t.by_scenario, "mean": t.mean} for t in judged]
+        tried = [
+            {
+                "settings": dict(t.settings), "by_scenario": t.by_scenario, "mean": t.mean,
+                "tied": tuning.tied(judged[0], t),
+            }
+            for t in judged
+        ]  # fmt: skip
         streams = [str(one).rpartition(", seed")[0] for one in base.scenarios]
         print_json({"method": method, "scenarios": streams, "source": source.mean, "trials": tried, "best": call})
         return
     shown = consoles()[0]
     shown.print(rich_table(_table(base, source, judged)))
     shown.print(f"Best: {call}", markup=False, highlight=False, soft_wrap=True)
+    rivals = sum(tuning.tied(judged[0], trial) for trial in judged[1:])
+    if rivals:
+        shown.print(
+            f"Not clearly: {rivals} of the other {len(judged) - 1} may be as good (less than two standard errors "
+            "behind). More --images, --seed or --scenario tell more; so may a setting that matters more, such as lr.",
+            style="dim", markup=False, highlight=False, soft_wrap=True,
+        )  # fmt: skip
 
 
 def _grid(text: str) -> tuple[str, list[Any]]:

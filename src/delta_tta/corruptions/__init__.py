@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InputError, SettingError, nearest
+from ..errors import InputError, SettingError, install, nearest
 from .constants import CONSTANTS, FAMILIES, TYPES, VALIDATION, ConstantSet
 
 __all__ = ["FAMILIES", "TYPES", "VALIDATION", "corrupt", "describe", "frost_source"]
@@ -92,7 +92,7 @@ def _functions() -> dict[str, Callable[..., npt.NDArray[np.float32]]]:
     try:
         from . import blur, digital, noise, weather
     except ImportError as error:
-        raise ImportError("Corruptions need OpenCV and Pillow: pip install 'delta-tta[data]'.") from error
+        raise ImportError(f"Corruptions need OpenCV and Pillow: {install('data')}.") from error
     rooms = (noise, blur, weather, digital)
     return {n: getattr(room, n) for room in rooms for n in (*TYPES, *VALIDATION) if hasattr(room, n)}
 

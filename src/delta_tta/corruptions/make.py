@@ -88,7 +88,9 @@ def make_set(
     if not isinstance(data, FileSet | ArraySet):
         raise DataError(f"Expected clean images in files or in an array, but got {type(data).__name__}.")
     if layout == "cifar" and tuple(severities) != SEVERITIES:
-        raise SettingError(f"The CIFAR-C layout holds severities 1 to 5 in one file; got {tuple(severities)}.")
+        raise SettingError(
+            f"The CIFAR-C layout holds severities 1 to 5 in one file, but got {tuple(severities)}; leave them out."
+        )
     kinds = constants or layout
     for name in corruptions:
         for severity in severities:

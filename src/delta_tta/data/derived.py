@@ -93,7 +93,7 @@ class Fewer(ImageSet):
             own = base.labels == label
             rank[own] = np.arange(own.sum())
         self.base, self.places = base, np.flatnonzero(rank < each)
-        name = f"{base.name} (the first {each} images of each class)"
+        name = f"{base.name} ({len(self.places):,} of them: the first {each} of each class)"
         super().__init__(name, base.labels[self.places], base.classes, base.outputs)
 
     def take(self, indices: Sequence[int] | npt.NDArray[np.int64]) -> Images:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ..errors import DataError, InputError
+from ..errors import DataError, InputError, install
 
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
@@ -171,7 +171,7 @@ def read_image(path: Path, size: int | None, resize: int = 0) -> Images:
     try:
         from PIL import Image
     except ImportError as error:
-        raise ImportError("Image files need Pillow: pip install 'delta-tta[data]'.") from error
+        raise ImportError(f"Image files need Pillow: {install('data')}.") from error
     try:
         with Image.open(path) as file:
             picture = file.convert("RGB")

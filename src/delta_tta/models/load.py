@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -129,9 +130,18 @@ def _fill(model: nn.Module, name: str, weights: str | Path | None) -> dict[str, 
     return {} if weights == "random" else load_weights(model, weights)
 
 
-def _torchvision(name: str, weights: str | Path | None, classes: int | None) -> NamedModel:
-    from torchvision import models as zoo
+def _imported(library: str) -> Any:
+    try:
+        return importlib.import_module(library)
+    except RuntimeError as error:  # torchvision's way to say that its operators were built for another torch
+        raise ModelError(
+            f"{library} cannot be imported ({error}). Torch and torchvision are of different builds, such as one for "
+            "the CPU and one for CUDA: install both from the same index."
+        ) from error
 
+
+def _torchvision(name: str, weights: str | Path | None, classes: int | None) -> NamedModel:
+    zoo = _imported("torchvision").models
     if name not in zoo.list_models():
         raise ModelError(f"torchvision has no model {name!r}.{nearest(name, zoo.list_models())}")
     choices = zoo.get_model_weights(name)
@@ -148,8 +158,7 @@ def _torchvision(name: str, weights: str | Path | None, classes: int | None) -> 
 
 
 def _timm(name: str, weights: str | Path | None, classes: int | None) -> NamedModel:
-    import timm
-
+    timm = _imported("timm")
     if not timm.is_model(name):
         raise ModelError(f"timm has no model {name!r}.{nearest(name, timm.list_models())}")
     shape: dict[str, Any] = {} if classes is None else {"num_classes": classes}

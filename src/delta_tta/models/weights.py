@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import DataError, ModelError
+from ..errors import DataError, ModelError, install
 
 NESTS = ("state_dict", "model_state_dict", "model", "net", "ema", "params")
 """Under which key checkpoints hide the weights."""
@@ -32,7 +32,7 @@ def read_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         _check_archive(place)
         return _unwrapped(torch.load(place, map_location="cpu", weights_only=True)), {}
     except ImportError as error:
-        raise ImportError("Weights in safetensors need: pip install 'delta-tta[models]'.") from error
+        raise ImportError(f"Weights in safetensors need the package safetensors: {install('cli')}.") from error
     except DataError:
         raise
     except Exception as error:  # a damaged file can raise anything

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..bench.runner import Tally
+from ..errors import install
 from .figures import trailing_mean
 
 WINDOW = 320
@@ -17,7 +18,7 @@ class Board:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise ImportError("TensorBoard is needed: pip install 'delta-tta[tensorboard]'.") from error
+            raise ImportError(f"TensorBoard is needed: {install('tensorboard')}.") from error
         self._folder, self._writer = folder, SummaryWriter
         self._last: object = None
 

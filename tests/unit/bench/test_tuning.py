@@ -39,6 +39,18 @@ def test_a_trial_is_judged_by_the_mean_over_scenarios():
     assert tuning.reference(BASE).cells[0].method == "source"
 
 
+def test_which_may_be_as_good_is_judged_pair_by_pair():
+    """The same mean difference of 1: clear where it is the same everywhere, not where it comes and goes."""
+    one = tuning.trials(BASE, {"lam": (0.9,)})[0]
+    best = dataclasses.replace(one, values=(50.0, 60.0, 70.0, 80.0))
+    assert not tuning.tied(best, dataclasses.replace(one, values=(49.1, 58.9, 69.0, 79.0)))
+    assert tuning.tied(best, dataclasses.replace(one, values=(54.0, 54.0, 74.0, 74.0)))
+    assert tuning.tied(best, best)
+    alone = dataclasses.replace(one, values=(50.0,))
+    assert tuning.tied(alone, alone)
+    assert not tuning.tied(alone, dataclasses.replace(one, values=(49.0,)))
+
+
 @pytest.mark.parametrize(
     ("base", "grid", "words"),
     [

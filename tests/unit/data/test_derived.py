@@ -54,7 +54,7 @@ def test_fewer_must_be_one_of_each_class_and_not_more_than_there_are(clean):
 def test_fewer_says_which_it_is_and_keeps_the_outputs(clean):
     clean.outputs = (5, 6, 7, 8)
     few = data.Fewer(clean, 10)
-    assert few.name == "noise (the first 2 images of each class)"
+    assert few.name == f"noise ({len(few)} of them: the first 2 of each class)"
     assert few.describe()["samples"] == 8
     assert few.outputs == (5, 6, 7, 8)
     noisy = data.Corrupted(few, "contrast", 3)

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import subprocess
 import sys
 import types
 
@@ -193,3 +194,15 @@ def test_robustbench_is_asked_for_its_corruption_models(monkeypatch):
     bare = ("Standard", "cifar10", "corruptions")
     assert asked == [("Hendrycks2020AugMix_ResNeXt", "cifar100", "corruptions"), bare]
     assert named.normalisation.std == (1, 1, 1)  # it normalises inside
+
+
+def test_a_library_built_for_another_torch_is_named_for_what_it_is(tmp_path):
+    (tmp_path / "timm.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    run = subprocess.run(
+        [sys.executable, "-c", "from delta_tta import models; models.load('timm:resnet18')"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert "ModelError: timm cannot be imported (operator torchvision::nms does not exist)" in run.stderr
+    assert "install both from the same index" in run.stderr
