@@ -90,7 +90,7 @@ def draw(maps: list[tuple[Map, np.ndarray]], path: Path) -> None:
             axis.text(
                 width * i + (width - 1) / 2,
                 len(gains) + 1.2,
-                str(scenario).partition(", seed")[0].replace(" (", "\n("),
+                str(scenario).partition(", seed")[0].replace(" (", "\n(").replace(", π", ",\nπ"),
                 ha="center",
                 va="top",
                 fontsize=6,
