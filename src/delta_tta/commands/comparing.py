@@ -48,11 +48,16 @@ Examples:
 """
 
 Corruption = Annotated[
-    str, typer.Option(autocompletion=completing.corruption, help="Which corruption; 'none' for clean images.")
+    str,
+    typer.Option(
+        "--corruption", "-c", autocompletion=completing.corruption, help="Which corruption; 'none' for clean images."
+    ),
 ]
 Corruptions = Annotated[
     list[str] | None,
     typer.Option(
+        "--corruption",
+        "-c",
         autocompletion=completing.corruption,
         help="Which, 'none' for clean images; repeat for the mean over several. Default: motion_blur.",
     ),
@@ -69,7 +74,10 @@ def demo(
     batch_size: BatchSize = 64,
     seed: Seed = 2020,
     images: Annotated[
-        int | None, typer.Option(min=10, help="Only so many of the 2,000 images, for a quicker look.")
+        int | None,
+        typer.Option(
+            min=10, help="Only so many of the 2,000 images: quicker, but short streams hardly show the point."
+        ),
     ] = None,
     picture: Annotated[
         str, typer.Option(help="PNG of the accuracy over the stream; '' for none.")
