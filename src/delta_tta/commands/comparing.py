@@ -41,9 +41,8 @@ Examples:
 COMPARE_EXAMPLES = """
 Examples:
   delta-tta compare tent tent+tbr tent+dot tent+delta
-  delta-tta compare source tent+delta --scenario DS+CB,rho=0.01 --corruption fog
+  delta-tta compare source tent+delta --scenario DS+CB,rho=0.01 -c fog --defaults  # as adapt has them, not the paper
   delta-tta compare tent tent+delta --model resnet20-cifar100 --clean data/cifar100 --preset cifar100-c
-  delta-tta compare source tent+delta --defaults  # as adapt(model, "tent+delta") does, not as the paper
   delta-tta compare before.db after.db          # two stores of results: what changed, cell by cell
 """
 
