@@ -15,7 +15,8 @@ class Guard:
         agreement: least share of the samples on which model and twin must agree.
         samples: how many are compared before a verdict, over several batches where these are small.
         every: about one sample in so many is compared when nothing is suspicious.
-        drift: change of the trained parameters, relative to their size, after which the twin is asked at once.
+        drift: change of the trained parameters, relative to their size, within `every` batches, after which the twin
+            is asked at once; within fewer or more batches by the root of how many.
         cooling: factor of the learning rate after each rollback.
         reach: how many times wider, narrower or farther off than the source's a layer's statistics may be before a
             batch is taken for garbage, such as a covered lens, and not learnt from.
@@ -23,8 +24,8 @@ class Guard:
 
     agreement: float = 0.6
     samples: int = 48
-    every: int = 24
-    drift: float = 0.02
+    every: int = 32
+    drift: float = 0.05
     cooling: float = 0.03
     reach: float = 100.0
 

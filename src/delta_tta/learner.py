@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
@@ -137,7 +138,7 @@ class Learner:
         return Outcome(skipped=why, frequencies=self.frequencies())
 
     def _answer(self, x: Tensor, logits: Tensor) -> Tensor:
-        if self.watch is not None and len(logits):
+        if self.watch is not None and not math.isfinite(float(logits.sum())):
             answered = logits.amax(1, keepdim=True).isfinite()  # a class may be masked by −∞
             if not bool(answered.all()):
                 logits = torch.where(answered, logits, self.logits_of_source(x))

@@ -4,7 +4,8 @@ How a collapse shows without labels. Training moves γ and β a little, so a hea
 does: the same model with the same statistics, but the source's parameters. That holds whatever fills the view: where
 one class stays for minutes, both say so. Parameters that run away make the two disagree, within a batch or two at a
 wild learning rate, after thousands of batches at a usual one. The twin costs one more forward pass, so it is asked
-rarely: for one sample in `every`, and at once when the parameters have moved by `drift` since it was asked last.
+rarely: for one sample in `every`, and at once when the parameters move fast: within n batches since the last verdict by
+`drift` · √(n / every), which a walk without aim would reach that makes `drift` in `every` batches.
 
 What is done. The state goes back to where it was when the twin last agreed, or, if that was tried or is fewer than
 `every` batches ago, and so may have been sliding already, to the source; the batch is answered from there and not
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import math
+import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -34,10 +36,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("delta_tta")
 
 MEASURE_ALWAYS = 16
-MEASURE_EVERY = 4
-"""The drift is measured at each of the first batches, later at one in four: it costs as much as a small layer."""
-
-
+MEASURE_EVERY = 8
+"""The drift is measured at each of the first batches, later at one in eight: it costs as much as a small layer."""
 RUNAWAY = 1.0
 """A drift that no training needs: parameters that have changed by their own size have wrecked the statistics of the
 deeper layers, too, and with these the twin, which may then agree."""
@@ -47,6 +47,30 @@ def watch_over(settings: Settings, learner: Learner, schedule: Every) -> Watch |
     """Set the guard that the settings ask for."""
     guard = Guard() if settings.guard == "on" else settings.guard
     return Watch(guard, learner, schedule) if isinstance(guard, Guard) else None
+
+
+class Usual:
+    """The source's statistics of the first layer, and how far from them a batch may be."""
+
+    def __init__(self, mean: Tensor, std: Tensor, reach: float) -> None:
+        means, stds = torch.stack((mean, std)).tolist()
+        self._channels, self._reach = list(zip(means, stds, strict=True)), reach
+
+    def left_by(self, mean: Tensor, std: Tensor) -> str | None:
+        """Say in words that a batch is out of all proportion, if it is in most channels.
+
+        In plain numbers: a first layer has few channels, and this is done at every batch.
+        """
+        reach, odd = self._reach, 0
+        means, stds = torch.stack((mean, std)).tolist()
+        for (usual, spread), m, s in zip(self._channels, means, stds, strict=True):
+            odd += not (spread / reach <= s <= spread * reach and abs(m - usual) <= spread * reach)
+        if 2 * odd <= len(means):
+            return None
+        pairs = list(zip(self._channels, means, stds, strict=True))
+        wide = statistics.median(s / spread for (_, spread), _, s in pairs)
+        off = statistics.median(abs(m - usual) / spread for (usual, spread), m, _ in pairs)
+        return f"out of proportion: features {wide:.2g} times as wide as the source's, {off:.2g} widths off"
 
 
 class Watch:
@@ -60,7 +84,7 @@ class Watch:
         self.guard = guard
         self._learner, self._schedule = learner, schedule
         source = learner.subject.source.values()
-        self._first: tuple[Tensor, Tensor] | None = None  # the source's statistics of the first layer
+        self._usual: Usual | None = None
         self._size = math.sqrt(sum(float(p.double().square().sum()) for p in source)) or 1.0
         self.reset()
 
@@ -69,7 +93,7 @@ class Watch:
         self.refused = 0
         self.rollbacks = 0
         self._good: dict[str, Any] | None = None
-        self._good_at = 0  # the batch it is from
+        self._judged_at = 0  # the batch of the last verdict, from which it is
         self._batches = 0  # all of them
         self._next = 0  # the batch at which the twin is asked next
         self._asked: int | None = None  # at how many batches it has been asked for the verdict to come
@@ -108,8 +132,7 @@ class Watch:
             return False
         share = self._agreed / self._compared
         assert self._asked is not None
-        early = self._batches < self._next  # the parameters move fast: look again at once
-        self._next = self._batches + (1 if early else self.guard.every * self._asked)
+        self._next = self._batches + self.guard.every * self._asked
         self._asked, self._compared, self._agreed = None, 0, 0
         self._drift = self._measured_drift()
         if share < self.guard.agreement or self._drift > RUNAWAY:
@@ -119,7 +142,7 @@ class Watch:
                 self._batches, 100 * share, 100 * self._drift,
             )  # fmt: skip
             return True
-        self._good, self._good_at = states.capture(self._learner, self._schedule), self._batches
+        self._good, self._judged_at = states.capture(self._learner, self._schedule), self._batches
         return False
 
     def _due(self) -> bool:
@@ -131,7 +154,8 @@ class Watch:
         drift = self._measured_drift()
         if self._next == 0 and drift > 0:  # there is something to compare
             self._next = self._batches + self.guard.every
-        return abs(drift - self._drift) >= self.guard.drift
+        since = self._batches - self._judged_at
+        return abs(drift - self._drift) >= self.guard.drift * math.sqrt(since / self.guard.every)
 
     @torch.no_grad()
     def _ask(self, x: Tensor, logits: Tensor) -> None:
@@ -157,8 +181,9 @@ class Watch:
     def roll_back(self) -> str:
         """Undo a collapse; return what was done, in words."""
         good, self._good = self._good, None
-        if self._batches - self._good_at < self.guard.every:
+        if self._batches - self._judged_at < self.guard.every:
             good = None
+        self._judged_at = self._batches
         self.rollbacks += 1
         self._learner.reset()
         if good is not None:
@@ -194,18 +219,11 @@ class Watch:
         seen = norm.seen
         if seen is None or norm.source.running_mean is None:
             return None
-        mean, std = seen
-        if self._first is None or self._first[0].device != mean.device:
+        if self._usual is None:
             inherited = norm.inherited()
             assert inherited is not None
-            self._first = inherited
-        reach, (usual, spread) = self.guard.reach, self._first
-        width, offset = std / spread, (mean - usual) / spread
-        odd = (width > reach) | (width * reach < 1) | (offset.abs() > reach)
-        if 2 * int(odd.sum()) <= len(odd):
-            return None
-        wide, off = float(width.median()), float(offset.abs().median())
-        return f"out of proportion: features {wide:.2g} times as wide as the source's, {off:.2g} widths off"
+            self._usual = Usual(*inherited, self.guard.reach)
+        return self._usual.left_by(*seen)
 
     def memory(self) -> dict[str, Any]:
         """Return what must be saved."""
@@ -213,7 +231,7 @@ class Watch:
             "refused": self.refused,
             "rollbacks": self.rollbacks,
             "counts": [self._batches, self._next, -1 if self._asked is None else self._asked,
-                       self._compared, self._agreed, self._good_at],
+                       self._compared, self._agreed, self._judged_at],
             "drift": self._drift,
             "good": self._good,
         }  # fmt: skip
@@ -224,7 +242,7 @@ class Watch:
         if not memory:
             return
         self.refused, self.rollbacks = memory["refused"], memory["rollbacks"]
-        self._batches, self._next, asked, self._compared, self._agreed, self._good_at = memory["counts"]
+        self._batches, self._next, asked, self._compared, self._agreed, self._judged_at = memory["counts"]
         self._asked = None if asked < 0 else asked
         self._drift, self._good = memory["drift"], memory["good"]
         self.cool()
