@@ -92,7 +92,7 @@ class PlainAdapter:
         init="first",
         threshold=None,
         alpha_b=0.98,
-        lam_b=0.98,
+        lam_b=0.3,
         clip_b=3.0,
     ):
         self.model = model.eval()

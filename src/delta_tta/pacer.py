@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from . import pace
-from .norms.balanced import Balanced
 from .norms.layers import TRUSTED_SAMPLES, AdaptiveNorm, MovingAverage
 from .norms.shift import distance, spread_and_distance
 from .norms.statistics import at_least_float32
@@ -26,8 +25,7 @@ class Pacer:
         self.subject, self.settings = subject, settings
         self.ranks = subject.phase.ranks
         moving = [norm for norm in subject.norms.values() if isinstance(norm, MovingAverage)]
-        balanced = any(isinstance(norm, Balanced) for norm in moving)  # they have a pace of their own
-        self.on = settings.pace == "diverse" and bool(moving) and not balanced
+        self.on = settings.pace == "diverse" and bool(moving)
         self._layers = [norm for norm in moving if norm.inherited() is not None]
         self._met: list[MovingAverage] = []  # the layers of the last batch, and the source's statistics of them
         self._inherited = torch.empty(0), torch.empty(0)

@@ -24,7 +24,7 @@ class Settings:
         optimizer: "sgd" (momentum 0.9) or "adam" (betas 0.9, 0.999); no weight decay.
         lr: learning rate.
         alpha: α of TBR and TEMA, the share of the old moving average that stays at each batch.
-        alpha_b: α of TBR-B, likewise, at a batch whose samples weigh 1 on average.
+        alpha_b: α of TBR-B with pace="even", likewise, at a batch whose samples weigh 1 on average.
         lam_b: λ of TBR-B, the share of the old class frequencies that stays at each batch.
         clip_b: the most a sample may weigh in the statistics of TBR-B.
         init: where the moving averages start: the "first" batch, the source model ("inherit"), or "auto": between the
@@ -32,8 +32,8 @@ class Settings:
             pace="even": at it); at the source where the batch is too small.
         pace: how fast the averages follow. "diverse": as a mean over the stream at first, and then by 1−α at most; the
             slower, the fewer classes a batch shows compared with the stream so far, and the fewer samples below 128;
-            and nearer to the source, where classes are imbalanced and little has shifted. "even": by 1−α at every
-            batch, as in the paper.
+            and (not TBR-B) nearer to the source, where classes are imbalanced and little has shifted. "even": by 1−α
+            at every batch, as in the paper.
         lam: λ of DOT, the share of the old class frequencies that stays at each batch.
         dot: how DOT weighs a sample, by its predicted class ("hard") or by all its probabilities ("soft").
         threshold: which samples train. PL: least confidence (0.4). Ent-W and ETA: entropy margin as a fraction of
@@ -69,7 +69,7 @@ class Settings:
     lr: float = 2.5e-4
     alpha: float = 0.95
     alpha_b: float = 0.98
-    lam_b: float = 0.98
+    lam_b: float = 0.3
     clip_b: float = 3.0
     init: Literal["first", "inherit", "auto"] = "auto"
     pace: Literal["diverse", "even"] = "diverse"

@@ -14,8 +14,10 @@ the variance this is
 in which nothing large cancels; the last term is the variance between batches. What TBR adds to the variance, eps, stays
 as it is, so σ² may stand for either. Value and gradient are TBR's.
 
-t counts what the averages hold already, so that they begin as the mean over all batches: nothing, where they start from
-the first batch, which is then weighed like any other; where they start from the source, the source counts as one batch.
+With pace="even", t counts what the averages hold already, so that they begin as the mean over all batches: nothing,
+where they start from the first batch, which is then weighed like any other; where they start from the source, the source
+counts as one batch. With pace="diverse", our default, k is the rate of pace.py, which looks at the batch as a whole and
+knows how much the averages hold; nothing keeps them near the source, as the weights balance the classes.
 """
 
 from __future__ import annotations
@@ -125,7 +127,9 @@ class Balanced(Tbr):
         assert isinstance(seen, SampleObservation)
         assert self.mean is not None
         assert self.std is not None
-        step = (max(1 - self.settings.alpha_b, 1 / (self.count + 1)) * seen.mean_weight).clamp(max=1)
+        step: Tensor | float | None = self._phase.rate
+        if step is None:
+            step = (max(1 - self.settings.alpha_b, 1 / (self.count + 1)) * seen.mean_weight).clamp(max=1)
         mean, var = seen.weighed
         between = (mean - self.mean).square_() * (step * (1 - step))
         self.std.square_().lerp_(var + self._eps, step).add_(between).sqrt_()

@@ -211,17 +211,37 @@ def test_without_the_word_nothing_is_balanced():
     assert adapter.state_dict()["statistics"]["1"].keys() == {"mean", "std"}
 
 
-def test_its_own_settings_and_not_those_of_tbr():
+def test_which_settings_it_heeds():
     def averages(**settings):
         adapter = delta_tta.adapt(conv_net(), "tent+tbr-b", **settings)
         for x in batches(4):
             adapter(x)
         return adapter.state_dict()["statistics"]["4"]["mean"]
 
-    usual = averages()
-    assert torch.equal(usual, averages(alpha=0.1))
-    for other in ({"alpha_b": 0.1}, {"lam_b": 0.1}, {"clip_b": 0.1}):
-        assert not torch.equal(usual, averages(**other))
+    even = averages(pace="even")
+    assert torch.equal(even, averages(pace="even", alpha=0.1))
+    for other in ({"alpha_b": 0.1}, {"lam_b": 0.9}, {"clip_b": 0.1}):
+        assert not torch.equal(even, averages(pace="even", **other))
+    paced = averages()
+    assert torch.equal(paced, averages(alpha_b=0.1))
+    for other in ({"alpha": 0.1}, {"lam_b": 0.9}, {"clip_b": 0.1}, {"pace": "even"}):
+        assert not torch.equal(paced, averages(**other))
+
+
+def test_with_a_pace_the_weighted_moments_move_by_its_rate():
+    """However often a class was seen, and however far the averages may leave the source."""
+    layer, balance = layer_and_balance(init="inherit", lam_b=0.5)
+    phase = layer._phase
+    mean, second = layer.source.running_mean.clone(), layer.source.running_var + layer.source.running_mean**2
+    for phase.rate, phase.reach in ((0.3, 1.0), (0.01, 0.2), (1.0, 0.0)):
+        x, prediction = torch.randn(5, 3, 4, 4, dtype=torch.float64) + 2, sure_of(0, 0, 0, 1, 2)
+        w = balance.weights(prediction, {})
+        assert len(set(w.tolist())) > 1
+        learn(layer, balance, x, prediction)
+        own_mean, own_second = (w @ t.mean((2, 3)) / w.sum() for t in (x, x**2))
+        mean, second = torch.lerp(mean, own_mean, phase.rate), torch.lerp(second, own_second, phase.rate)
+        assert torch.allclose(layer.mean, mean, rtol=1e-12)
+        assert torch.allclose(layer.std, (second - mean**2 + 1e-5).sqrt(), rtol=1e-12)
 
 
 def test_frequencies_and_counts_are_state():
