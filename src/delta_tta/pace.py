@@ -4,16 +4,17 @@ A batch of one class has the statistics of that class, not of the stream. Averag
 the rest, and answer worse than the source did. Whether a batch is like that can be seen from the predictions: with p_i
 for the probabilities of sample i and f for the mean of all predictions so far,
 
-    s = mean over pairs i ≠ j of p_i · p_j,    pace = min(1, Σ f² / s),
+    s = mean over pairs i ≠ j of p_i · p_j,    pace = min(1, r / s),    r = max(Σ f², 1 / MANY),
 
 s being the chance that two samples of the batch are of one class, and Σ f² the chance that two samples of the stream
 are. Shuffled streams, balanced or not, have pace 1; a batch of one class out of ten that take turns, 0.1. f starts
-uniform, as if `PRIOR` samples of all classes had been seen.
+uniform, as if `PRIOR` samples of all classes had been seen. `MANY` classes in a batch are as good as all: of a hundred
+a model that fails names some too often, and that is not the stream's doing.
 
 The averages are an estimate like any other, with a doubt u: the variance of their error, with that of a single sample's
 statistics as the unit. A batch of B samples is worth b independent ones,
 
-    1 / b = 1 / B + KINSHIP · e,    e = max(0, (s − Σ f²) / (1 − Σ f²)),
+    1 / b = 1 / B + KINSHIP · e,    e = max(0, (s − r) / (1 − r)),
 
 and moves the averages as far as their doubt and its worth say, but at least at the paper's rate times the pace, as the
 stream may drift; less where a batch has fewer than `WHOLE` samples, or its noise would stay in the averages:
@@ -56,6 +57,8 @@ LEAST = 32.0
 """Samples; the averages are worth at least as many once they have started. Chosen likewise."""
 WHOLE = 128.0
 """Samples of a batch that the averages follow by the whole of 1 − α. Chosen likewise; the paper has 64 to 200."""
+MANY = 16.0
+"""Classes. Chosen likewise, with 100 of them."""
 SMOOTH = 256.0
 NUMBERS = ("seen", "prior", "doubt", "spread", "shift", "farthest")
 """What is remembered besides f."""
@@ -101,8 +104,9 @@ def look(p: Tensor, memory: State) -> Look:
         return Look(max(size, 1), 1.0, 0.0)
     pairs = float(p.sum(0).square().sum() - p.square().sum())
     same = max(pairs / (size * (size - 1)), torch.finfo(p.dtype).tiny)
-    usual = float(memory["f"].square().sum()) if memory else 1 / classes
-    return Look(size, min(1.0, usual / same), _beyond(same, usual), _beyond(same, 1 / classes))
+    even = max(1 / classes, 1 / MANY)
+    usual = max(float(memory["f"].square().sum()), 1 / MANY) if memory else even
+    return Look(size, min(1.0, usual / same), _beyond(same, usual), _beyond(same, even))
 
 
 def start(seen: Look, spread: float, distance: float) -> Start:

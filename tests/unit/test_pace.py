@@ -11,6 +11,7 @@ import delta_tta
 from delta_tta.pace import (
     KINSHIP,
     LEAST,
+    MANY,
     PRIOR,
     SMOOTH,
     WHOLE,
@@ -67,6 +68,19 @@ def test_one_class_out_of_four_that_take_turns():
     assert look(one_hot([1]), {}) == Look(1, 1, 0)  # nothing can be said
     assert look(one_hot([0, 0], classes=1), {}) == Look(2, 1, 0)
     assert alone.best(look(one_hot([0, 1, 2, 3] * 2), {})).pace == 1
+
+
+def test_many_classes_in_a_batch_are_as_good_as_all():
+    stream = remembered(10 * [one_hot(range(100), classes=100)])
+    for memory in ({}, stream):
+        sixteen = look(one_hot(4 * list(range(16)), classes=100), memory)
+        assert (sixteen.pace, sixteen.kinship, sixteen.alike) == (1, 0, 0)
+        two = look(one_hot(32 * [0, 1], classes=100), memory)
+        same = 31 / 63  # of 63 others, 31 are of a sample's class
+        assert two.pace == pytest.approx(1 / MANY / same)
+        assert two.kinship == two.alike == pytest.approx((same - 1 / MANY) / (1 - 1 / MANY))
+    ten = look(one_hot(6 * list(range(5)), classes=10), {})
+    assert ten.pace == pytest.approx(0.1 * 29 / 5)  # ten classes are fewer than many: here it is all that count
 
 
 def test_an_imbalanced_stream_comes_to_full_pace():

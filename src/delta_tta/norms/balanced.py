@@ -15,9 +15,9 @@ in which nothing large cancels; the last term is the variance between batches. W
 as it is, so σ² may stand for either. Value and gradient are TBR's.
 
 With pace="even", t counts what the averages hold already, so that they begin as the mean over all batches: nothing,
-where they start from the first batch, which is then weighed like any other; where they start from the source, the source
-counts as one batch. With pace="diverse", our default, k is the rate of pace.py, which looks at the batch as a whole and
-knows how much the averages hold; nothing keeps them near the source, as the weights balance the classes.
+where they start from the first batch, which is then weighed like any other; the source, where they start there, counts
+as one batch. With pace="diverse", our default, k is the rate of pace.py, which looks at the batch as a whole and knows
+how much the averages hold; nothing keeps them near the source, as the weights balance the classes.
 """
 
 from __future__ import annotations
