@@ -15,7 +15,7 @@ from .. import recipe
 from ..corruptions.constants import TYPES, VALIDATION
 from ..data.sources import how_to_get
 from ..errors import InputError, SettingError, nearest
-from ..settings import Settings, make_settings
+from ..settings import CAUTIOUS, Settings, make_settings
 from ..streams import StreamSpec
 
 CLEAN = "none"
@@ -130,7 +130,9 @@ class Cell:
 
     def __str__(self) -> str:
         what = f"{self.corruptions[0]} {self.severity}" if self.order == "each" else self.order
-        extra = "".join(f", {name}={value}" for name, value in self.settings)
+        ours = dict(self.settings).items() >= CAUTIOUS.items()
+        extra = ", our defaults" if ours else ""
+        extra += "".join(f", {name}={value}" for name, value in self.settings if not (ours and name in CAUTIOUS))
         extra += f", first {self.samples} samples" if self.samples else ""
         extra += f", {self.passes} passes" if self.passes > 1 else ""
         return f"{self.method} on {what}, {self.stream}, B={self.batch_size}{extra}"

@@ -157,14 +157,13 @@ def _list(chosen: Sequence[str], place: Ground, lab: Lab, store: Path, as_json: 
         with Store(store) as opened:
             there = {key for key, _, _ in opened.results()}
     rate = _rate(place, lab) * cores()
-    counted: set[str] = set()
+    minutes: dict[str, float] = {}  # of every cell that is to be run; exhibits share cells
     rows = []
     for name in chosen:
         plan = Plan.of(EXHIBITS[name].cells(place), lab)
-        done = there & set(plan.cells)
-        left = sum(plan.work(key) for key in plan.cells if key not in done and key not in counted) / rate / 60
-        counted |= set(plan.cells)
-        rows.append((name, EXHIBITS[name].title, len(plan.cells), len(done), left))
+        own = {key: plan.work(key) / rate / 60 for key in plan.cells if key not in there}
+        rows.append((name, EXHIBITS[name].title, len(plan.cells), len(plan.cells) - len(own), sum(own.values())))
+        minutes |= own
     if as_json:
         print_json(
             [dict(zip(("name", "title", "cells", "in_store", "minutes_left"), row, strict=True)) for row in rows]
@@ -174,8 +173,7 @@ def _list(chosen: Sequence[str], place: Ground, lab: Lab, store: Path, as_json: 
         for name, title, cells, found, left in rows:
             table.add_row(name, title, str(cells), str(found), f"{left:.1f}")
         consoles()[0].print(table)
-    total = sum(left for *_, left in rows)
-    say(f"About {total:.0f} minutes in all on {cores()} cores; cells that an exhibit above has are not counted again.")
+    say(f"About {sum(minutes.values()):.0f} minutes on {cores()} cores for all of them, as they share cells.")
 
 
 def _rate(place: Ground, lab: Lab) -> float:
