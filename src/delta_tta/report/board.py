@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..bench.runner import Tally
 from ..errors import install
-from .figures import trailing_mean
+from .figures import trailing_mean, window_of
 
 WINDOW = 320
 
@@ -32,7 +32,7 @@ class Board:
         assert result is not None
         name = "".join(c if c.isalnum() or c in "+-=._" else "_" for c in str(cell))
         with self._writer(str(self._folder / name)) as writer:
-            seen, line = trailing_mean(result.trace.correct, min(WINDOW, max(20, len(result.trace.labels) // 8)))
+            seen, line = trailing_mean(result.trace.correct, min(WINDOW, window_of(len(result.trace.labels))))
             step = max(1, len(seen) // 200)
             for samples, share in zip(seen[::step], line[::step], strict=True):
                 writer.add_scalar("accuracy over the stream", 100 * float(share), int(samples))

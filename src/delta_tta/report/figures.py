@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,15 +13,19 @@ import numpy.typing as npt
 from ..bench import Result
 from .tables import layout, short
 
-COLOURS = ("#7f7f7f", "#e69f00", "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#f0e442")
-"""Told apart by colour-blind eyes too (Okabe & Ito); grey for the first, Source."""
+SOURCE = "#73767b"
+COLOURS = ("#0072b2", "#d55e00", "#008a65", "#b8568c", "#a87000", "#2e8fc7", "#7d7600")
+"""As on the page (`assets/page/page.css`): told apart by colour-blind eyes too, after Okabe & Ito; grey for Source."""
 
 
-def accuracy_over_stream(results: Sequence[Result], path: Path, title: str, window: int = 320) -> None:
-    """Write a PNG: a panel for each stream, a line for each method, accuracy of the last `window` samples."""
+def accuracy_over_stream(results: Sequence[Result], path: Path, title: str) -> None:
+    """Write a PNG: a panel for each stream, a line for each method, accuracy of the last samples."""
     from matplotlib.figure import Figure
 
     methods, streams, cells = layout(results)
+    colours = dict(zip((name for name in methods if name != "source"), itertools.cycle(COLOURS), strict=False))
+    windows = {window_of(result.samples) for result in results}
+    words = "–".join(map(str, sorted({min(windows), max(windows)})))
     columns = min(2, len(streams))
     rows = -(-len(streams) // columns)
     figure = Figure(figsize=(5.2 * columns, 3.1 * rows + 0.9), layout="constrained")
@@ -30,10 +35,9 @@ def accuracy_over_stream(results: Sequence[Result], path: Path, title: str, wind
             if (method, stream) not in cells:
                 continue
             result = cells[method, stream]
-            colour = COLOURS[number % len(COLOURS)]
-            seen, line = trailing_mean(result.trace.correct, window)
+            seen, line = trailing_mean(result.trace.correct, window_of(result.samples))
             dashes = (0, (4, 1.5)) if number % 2 == 0 and number else "-"  # lines may lie on top of each other
-            panel.plot(seen, 100 * line, color=colour, ls=dashes, lw=1.6, label=method)
+            panel.plot(seen, 100 * line, color=colours.get(method, SOURCE), ls=dashes, lw=1.6, label=method)
         panel.set_title(short(stream), fontsize=11)
         panel.set_xlim(0, max(result.samples for (_, name), result in cells.items() if name == stream))
         panel.set_ylim(0, 100)
@@ -41,7 +45,7 @@ def accuracy_over_stream(results: Sequence[Result], path: Path, title: str, wind
     for panel in axes[-1]:
         panel.set_xlabel("samples seen")
     for panel in axes[:, 0]:
-        panel.set_ylabel(f"accuracy of the last {window}, %")
+        panel.set_ylabel(f"accuracy of the last {words}, %")
     for spare in axes.flat[len(streams) :]:
         spare.remove()
     handles, names = axes.flat[0].get_legend_handles_labels()
@@ -49,6 +53,11 @@ def accuracy_over_stream(results: Sequence[Result], path: Path, title: str, wind
     figure.suptitle(textwrap.fill(title, 55 * columns), fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
+
+
+def window_of(samples: int) -> int:
+    """Return over how many samples a line of accuracy is averaged: an eighth of the stream."""
+    return max(20, samples // 8)
 
 
 def trailing_mean(correct: npt.NDArray[np.bool_], window: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:

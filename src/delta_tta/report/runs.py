@@ -9,7 +9,7 @@ import numpy as np
 from ..bench.evaluate import Result
 from ..bench.experiment import Cell
 from ..bench.trace import Trace
-from .figures import trailing_mean
+from .figures import trailing_mean, window_of
 from .overview import overview
 from .shown import Exhibit, Figure, Panel, Series, Strip, Strips
 
@@ -65,7 +65,7 @@ def exhibits_of(runs: Sequence[Run], trace: Callable[[Cell], Trace | None], name
 
 def accuracy_along(trace: Trace) -> XY:
     """Return (samples seen, accuracy of the last eighth of the stream in percent)."""
-    seen, line = trailing_mean(trace.correct, max(20, len(trace.labels) // 8))
+    seen, line = trailing_mean(trace.correct, window_of(len(trace.labels)))
     step = max(1, len(seen) // POINTS)
     return [float(v) for v in seen[::step]], [100 * float(v) for v in line[::step]]
 
