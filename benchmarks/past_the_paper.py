@@ -108,7 +108,7 @@ def parts(images: int | None, cifar100: Path | None) -> list[Part]:
     short, whole = Place(images=images or SHORT), Place(images=images)
     found = [
         Part("The 15 test corruptions, two seeds, B = 64", variants("tent"), short, TYPES, (2020, 2021)),
-        Part("Streams twice as long: all 2,000 images, one seed, B = 64", variants("tent"), whole, TYPES),
+        Part("Streams twice as long: 2,000 images, one seed, B = 64", variants("tent")[::3], whole, TYPES),
         Part("One corruption of each family, B = 16", variants("tent"), short, batch_size=16),
         Part("One corruption of each family, B = 200", variants("tent"), whole, batch_size=200),
         Part("One corruption of each family, Ent-W", variants("ent-w"), short),
