@@ -38,9 +38,10 @@ log = logging.getLogger("delta_tta")
 MEASURE_ALWAYS = 16
 MEASURE_EVERY = 8
 """The drift is measured at each of the first batches, later at one in eight: it costs as much as a small layer."""
-RUNAWAY = 1.0
-"""A drift that no training needs: parameters that have changed by their own size have wrecked the statistics of the
-deeper layers, too, and with these the twin, which may then agree."""
+RUNAWAY, SOON = 1.0, 1024
+"""A drift that no training needs so soon: parameters that changed by their own size within some hundred batches have
+wrecked the statistics of the deeper layers, too, and with these the twin, which may then agree. Over tens of thousands
+of batches they may get there in good health, so the limit grows with the root of their number."""
 
 
 def watch_over(settings: Settings, learner: Learner, schedule: Every) -> Watch | None:
@@ -135,7 +136,7 @@ class Watch:
         self._next = self._batches + self.guard.every * self._asked
         self._asked, self._compared, self._agreed = None, 0, 0
         self._drift = self._measured_drift()
-        if share < self.guard.agreement or self._drift > RUNAWAY:
+        if share < self.guard.agreement or self._drift > RUNAWAY * math.sqrt(max(1.0, self._batches / SOON)):
             log.warning(
                 "delta-tta: collapse at batch %d: the adapted model agrees with the one before training on %.0f %% of "
                 "the samples (its parameters have moved by %.0f %%)",

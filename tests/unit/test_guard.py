@@ -8,6 +8,7 @@ from torch import nn
 
 import delta_tta
 from delta_tta import Guard, SettingError
+from delta_tta.watch import SOON
 from nets import batches, conv_net, flatten
 
 WILD = {"lr": 5.0, "optimizer": "sgd", "init": "first", "pace": "even"}
@@ -174,6 +175,28 @@ def test_parameters_that_move_fast_are_looked_at_again_at_once():
         looks[drift] = asked
     assert looks[1e-9] == list(range(2, 11))
     assert looks[1e9] == [6, 10]
+
+
+@pytest.mark.parametrize(("since", "least"), [(1, 0.01), (4, 0.02), (16, 0.04), (64, 0.08)])
+def test_how_far_parameters_may_move_unseen_grows_with_the_root_of_the_batches(since, least):
+    watch = adapter(guard=Guard(every=100, drift=0.1))._watch
+    for moved in (0.99 * least, 1.01 * least):
+        watch._batches, watch._judged_at, watch._next, watch._drift = 128, 128 - since, 1000, 0.5
+        watch._measured_drift = lambda moved=moved: 0.5 + moved
+        assert watch._due() == (moved > least)
+
+
+@pytest.mark.parametrize(("batches_so_far", "rollbacks"), [(10, 1), (SOON, 1), (9 * SOON, 0)])
+def test_parameters_three_times_their_size_are_a_collapse_soon_and_not_after_ages(batches_so_far, rollbacks):
+    first, second = batches(2)
+    watched = adapter(guard=Guard(every=1, samples=1, agreement=0.0))  # the twin always agrees
+    watched(first)
+    watched._watch._batches = watched._watch._next = batches_so_far
+    with torch.no_grad():
+        for p in watched._learner.subject.parameters.values():
+            p.mul_(3)
+    watched(second)
+    assert watched.signals.rollbacks == rollbacks
 
 
 @pytest.mark.parametrize("update", ["every", "slow", "window"])
