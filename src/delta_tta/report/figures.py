@@ -13,9 +13,8 @@ import numpy.typing as npt
 from ..bench import Result
 from .tables import layout, short
 
-SOURCE = "#73767b"
-COLOURS = ("#0072b2", "#d55e00", "#008a65", "#b8568c", "#a87000", "#2e8fc7", "#7d7600")
-"""As on the page (`assets/page/page.css`): told apart by colour-blind eyes too, after Okabe & Ito; grey for Source."""
+COLOURS = ("#73767b", "#0072b2", "#d55e00", "#008a65", "#b8568c", "#a87000", "#2e8fc7", "#7d7600")
+"""As on the page (`assets/page/page.css`): told apart by colour-blind eyes too (Okabe & Ito); the first is Source's."""
 
 
 def accuracy_over_stream(results: Sequence[Result], path: Path, title: str) -> None:
@@ -23,7 +22,7 @@ def accuracy_over_stream(results: Sequence[Result], path: Path, title: str) -> N
     from matplotlib.figure import Figure
 
     methods, streams, cells = layout(results)
-    colours = dict(zip((name for name in methods if name != "source"), itertools.cycle(COLOURS), strict=False))
+    colours = dict(zip((name for name in methods if name != "source"), itertools.cycle(COLOURS[1:]), strict=False))
     windows = {window_of(result.samples) for result in results}
     words = "–".join(map(str, sorted({min(windows), max(windows)})))
     columns = min(2, len(streams))
@@ -37,7 +36,7 @@ def accuracy_over_stream(results: Sequence[Result], path: Path, title: str) -> N
             result = cells[method, stream]
             seen, line = trailing_mean(result.trace.correct, window_of(result.samples))
             dashes = (0, (4, 1.5)) if number % 2 == 0 and number else "-"  # lines may lie on top of each other
-            panel.plot(seen, 100 * line, color=colours.get(method, SOURCE), ls=dashes, lw=1.6, label=method)
+            panel.plot(seen, 100 * line, color=colours.get(method, COLOURS[0]), ls=dashes, lw=1.6, label=method)
         panel.set_title(short(stream), fontsize=11)
         panel.set_xlim(0, max(result.samples for (_, name), result in cells.items() if name == stream))
         panel.set_ylim(0, 100)

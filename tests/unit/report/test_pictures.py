@@ -90,7 +90,8 @@ def test_source_may_come_last(label, tmp_path):
 def test_a_hundred_bars_can_be_told_apart(tmp_path):
     draw(figure(panel("bar", ("n",), 100)), tmp_path / "a.png")
     image = pixels(tmp_path / "a.png")
-    filled = np.abs(image.astype(int) - [230, 159, 0]).max(axis=-1) < 60
+    colour = [int(COLOURS[1][i : i + 2], 16) for i in (1, 3, 5)]
+    filled = np.abs(image.astype(int) - colour).max(axis=-1) < 60
     low = filled[int(0.68 * len(image))]  # just above the axis, where all but the lowest bars are
     assert 85 <= (np.diff(low.astype(int)) == 1).sum() <= 100
 
