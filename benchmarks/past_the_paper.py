@@ -1,8 +1,8 @@
 """DELTA as the paper has it, against what we put in its place: paced averages, balanced statistics, and both.
 
 Prints, in Markdown, class-mean accuracies and the paired differences from the paper's method, with their standard
-errors over corruptions and seeds. Nothing here was used to choose a rule or a constant: that was done on the four
-validation corruptions. Interrupted and started again with the same --store, it goes on.
+errors over corruptions and seeds. Nothing here was used to choose a rule or a constant, but for the guard's limits:
+that was done on the four validation corruptions. Interrupted and started again with the same --store, it goes on.
 """
 
 from __future__ import annotations
