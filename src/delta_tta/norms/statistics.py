@@ -11,10 +11,10 @@ from ..distributed import Ranks, merged_moments
 
 _fast_moments = getattr(torch.ops.aten, "batch_norm_update_stats", None)
 
-MANY_VALUES = 32
-"""Per sample and channel: from here on plain operators on parts that fit into a cache beat BatchNorm's on a CPU."""
+MANY_VALUES = 64
+"""Per sample and channel: from here on GroupNorm's operator measures features faster than BatchNorm's on a CPU."""
 PART = 2**19
-"""Values of such a part."""
+"""Values that it is given at a time: it also writes normalised features, which nobody wants, and a cache takes them."""
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -31,7 +31,10 @@ def follow(fn: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 def batch_moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and biased variance over batch and space, each (C,), in float32 or better."""
     if not x.is_cuda:
-        x = at_least_float32(x)  # off CUDA the operator below would round its results to x's own type
+        x = at_least_float32(x)  # off CUDA the operators below would round their results to x's own type
+    if _by_planes(x):
+        mean, _, squares = sample_moments(x)
+        return mean, squares.mean(0)
     if _fast_moments is not None and (x.is_cpu or x.is_cuda) and not torch.compiler.is_compiling():
         # private, but far quicker on a CPU than torch.var_mean: the operator under BatchNorm itself; the compiler
         # cannot see into it
@@ -49,30 +52,35 @@ def sample_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     if not x.is_cuda:
         x = at_least_float32(x)
     x = x.reshape(*x.shape[:2], -1)  # (B, C, values)
-    compiling = torch.compiler.is_compiling()
-    if not compiling and x.is_contiguous() and (x.is_cuda or x.shape[2] < MANY_VALUES):
-        # one pass: a single sample, whose channels are those of all samples
+    if _by_planes(x):
+        means, variances = _moments_of_planes(x)
+    elif torch.compiler.is_compiling() or not x.is_contiguous():
+        means = x.mean(2, dtype=torch.promote_types(x.dtype, torch.float32))
+        variances = (x - means.unsqueeze(2)).square_().mean(2)
+    else:  # one pass: a single sample, whose channels are those of all samples
         means, variances = (t.view(x.shape[:2]) for t in batch_moments(x.view(1, -1, x.shape[2])))
-    else:
-        means, variances = _moments_by_parts(x, x.shape[0] if compiling or not x.is_cpu else PART // x[0].numel() or 1)
     mean = means.mean(0)
     apart = means - mean
     return mean, apart, torch.addcmul(variances, apart, apart)
 
 
-def _moments_by_parts(x: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return mean and variance over the last dimension, each (B, C), of `size` samples at a time."""
-    wide = torch.promote_types(x.dtype, torch.float32)
-    if size >= len(x):
-        mean = x.mean(2, dtype=wide)
-        return mean, (x - mean.unsqueeze(2)).square_().mean(2)
-    means, variances = [], []
-    room = torch.empty_like(x[:size])  # new memory for each part would cost more than the arithmetic
-    for part in x.split(size):
-        means.append(part.mean(2))
-        apart = torch.sub(part, means[-1].unsqueeze(2), out=room[: len(part)])
-        variances.append(apart.square_().mean(2))
-    return torch.cat(means), torch.cat(variances)
+def _by_planes(x: Tensor) -> bool:
+    """Whether to measure x, (B, C, …), channel by channel of each sample."""
+    values = x.numel() // (x.shape[0] * x.shape[1]) if x.numel() else 0
+    return values >= MANY_VALUES and x.is_cpu and x.is_contiguous() and not torch.compiler.is_compiling()
+
+
+def _moments_of_planes(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and variance over the last dimension, each (B, C)."""
+    _, channels, values = x.shape
+    means, scales = [], []
+    for part in x.detach().split(max(1, PART // (channels * values))):
+        _, mean, scale = torch.native_group_norm(part, None, None, len(part), channels, values, channels, 0.0)
+        means.append(mean)
+        scales.append(scale)
+    if len(means) == 1:
+        return means[0], scales[0].pow_(-2)  # 1 / σ, infinite where σ is 0
+    return torch.cat(means), torch.cat(scales).pow_(-2)
 
 
 class Observation:

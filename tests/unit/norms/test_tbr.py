@@ -164,11 +164,24 @@ def test_half_precision_features_keep_float32_statistics(dtype, half_affine, for
     assert torch.allclose(gradients[0].float(), reference, rtol=5e-2, atol=2e-2)
 
 
-def test_moments_are_the_biased_ones():
-    x = torch.randn(7, 3, 4, dtype=torch.float64)
+@pytest.mark.parametrize("shape", [(7, 3), (7, 3, 4), (5, 3, 8, 8), (40, 20, 30, 30), (2, 1, 4, 5, 6)])
+def test_moments_are_the_biased_ones(shape):
+    x = torch.randn(shape, dtype=torch.float64)
     mean, var = batch_moments(x)
-    assert torch.allclose(mean, x.mean((0, 2)), atol=1e-14)
-    assert torch.allclose(var, x.var((0, 2), correction=0), atol=1e-14)
+    rest = [d for d in range(x.dim()) if d != 1]
+    assert torch.allclose(mean, x.mean(rest), atol=1e-14)
+    assert torch.allclose(var, x.var(rest, correction=0), atol=1e-14)
+
+
+@pytest.mark.parametrize("shape", [(6, 3, 4), (6, 3, 9, 9)])
+def test_moments_of_constant_and_of_broken_features(shape):
+    x = torch.ones(shape)
+    x[:, 1] = torch.randn(())
+    assert batch_moments(x)[1].tolist() == [0, 0, 0]
+    x[2, 1, 0] = float("nan")
+    x[3, 2, 0] = float("inf")
+    for statistic in batch_moments(x):
+        assert statistic.isfinite().tolist() == [True, False, False]
 
 
 def test_moments_survive_a_large_offset():
