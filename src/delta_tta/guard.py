@@ -13,6 +13,7 @@ class Guard:
 
     Attributes:
         agreement: least share of the samples on which model and twin must agree.
+        hasty_agreement: the same while the parameters move so fast, within the first batches, that `drift` is exceeded.
         samples: how many are compared before a verdict, over several batches where these are small.
         every: about one sample in so many is compared when nothing is suspicious.
         drift: change of the trained parameters, relative to their size, within `every` batches, after which the twin
@@ -23,15 +24,17 @@ class Guard:
     """
 
     agreement: float = 0.6
+    hasty_agreement: float = 0.9
     samples: int = 48
-    every: int = 32
-    drift: float = 0.05
-    cooling: float = 0.03
+    every: int = 48
+    drift: float = 0.06
+    cooling: float = 0.01
     reach: float = 100.0
 
     def __post_init__(self) -> None:
         fine = {
             "agreement": (0 <= self.agreement <= 1, "between 0 and 1"),
+            "hasty_agreement": (0 <= self.hasty_agreement <= 1, "between 0 and 1"),
             "samples": (self.samples >= 1, "at least 1"),
             "every": (self.every >= 1, "at least 1"),
             "drift": (self.drift > 0, "greater than 0"),

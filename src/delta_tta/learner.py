@@ -58,12 +58,21 @@ class Learner:
         self.reweighting_memory: State = {}
         self.pacer.reset()
         self.balance_memory: State = {}
+        self._start_training()
+
+    def _start_training(self) -> None:
         self.optimizer = _optimizer(list(self.subject.parameters.values()), self.settings)
 
     def reset(self) -> None:
         """Bring back the source."""
         self.subject.reset()
         self._start()
+
+    def untrain(self) -> None:
+        """Become the twin: parameters go back to the source, statistics and all that was counted stay."""
+        self.subject.discard()
+        self.subject.untrain()
+        self._start_training()
 
     def frequencies(self) -> Tensor | None:
         """Return a copy of DOT's z, (K,), if there is one."""
@@ -116,8 +125,9 @@ class Learner:
         if watch is not None:
             mark = watch.mark()
             with watch.undone_if_it_fails():
-                if watch.collapsed(x, logits):  # after the answer: LAME reads the features of the last run
-                    done = watch.roll_back()
+                verdict = watch.verdict(x, logits)  # after the answer: LAME reads the features of the last run
+                if verdict is not None:
+                    done = watch.roll_back(verdict)
                     return self.predict(x), lambda: self._not_learnt(done)
         return answer.clone() if later else answer, lambda: self._learn(logits, mark)
 

@@ -94,11 +94,15 @@ class Subject:
 
     def reset(self) -> None:
         """Bring back the source bit for bit."""
-        with torch.no_grad():
-            for name, p in self.parameters.items():
-                p.copy_(self._source[name])
+        self.untrain()
         for norm in self.norms.values():
             norm.reset()
+
+    @torch.no_grad()
+    def untrain(self) -> None:
+        """Bring back the source's parameters; the layers' statistics stay."""
+        for name, p in self.parameters.items():
+            p.copy_(self._source[name])
 
     def unload(self, keep: bool) -> nn.Module:
         """Give the model back with its own layers: as the source, or with what was learnt, in eval mode."""

@@ -7,9 +7,13 @@ wild learning rate, after thousands of batches at a usual one. The twin costs on
 rarely: for one sample in `every`, and at once when the parameters move fast: within n batches since the last verdict by
 `drift` · √(n / every), which a walk without aim would reach that makes `drift` in `every` batches.
 
+A model that is in such haste from the start is asked again and again, and held to `hasty_agreement`: training that is
+good for it does not change a tenth of its answers within some dozen batches.
+
 What is done. The state goes back to where it was when the twin last agreed, or, if that was tried or is fewer than
 `every` batches ago, and so may have been sliding already, to the source; the batch is answered from there and not
-learnt from; and from then on the learning rate is `cooling` times what it was.
+learnt from; and from then on the learning rate is `cooling` times what it was. Where haste alone is to blame, and the
+two agree on `agreement` of the samples still, the statistics are good, and the parameters alone go back to the source.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import math
 import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -35,9 +39,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("delta_tta")
 
+Verdict = Literal["collapse", "haste"]
+"""What is wrong with a model: it is wrecked, or its parameters alone are on the way there."""
+
 MEASURE_ALWAYS = 16
 MEASURE_EVERY = 8
 """The drift is measured at each of the first batches, later at one in eight: it costs as much as a small layer."""
+START, AGAIN = 128, 1 / 8
+"""The batches in which haste is looked for; a model in haste is asked again when they have grown by an eighth."""
 RUNAWAY, SOON = 1.0, 1024
 """A drift that no training needs so soon: parameters that changed by their own size within some hundred batches have
 wrecked the statistics of the deeper layers, too, and with these the twin, which may then agree. Over tens of thousands
@@ -55,23 +64,25 @@ class Usual:
 
     def __init__(self, mean: Tensor, std: Tensor, reach: float) -> None:
         means, stds = torch.stack((mean, std)).tolist()
-        self._channels, self._reach = list(zip(means, stds, strict=True)), reach
+        self._channels = list(zip(means, stds, strict=True))
+        self._limits = [(m - s * reach, m + s * reach, s / reach, s * reach) for m, s in self._channels]
 
     def left_by(self, mean: Tensor, std: Tensor) -> str | None:
         """Say in words that a batch is out of all proportion, if it is in most channels.
 
         In plain numbers: a first layer has few channels, and this is done at every batch.
         """
-        reach, odd = self._reach, 0
+        odd = 0
         means, stds = torch.stack((mean, std)).tolist()
-        for (usual, spread), m, s in zip(self._channels, means, stds, strict=True):
-            odd += not (spread / reach <= s <= spread * reach and abs(m - usual) <= spread * reach)
+        for (low, high, narrow, wide), m, s in zip(self._limits, means, stds, strict=True):
+            if not (low <= m <= high and narrow <= s <= wide):
+                odd += 1
         if 2 * odd <= len(means):
             return None
         pairs = list(zip(self._channels, means, stds, strict=True))
-        wide = statistics.median(s / spread for (_, spread), _, s in pairs)
+        width = statistics.median(s / spread for (_, spread), _, s in pairs)
         off = statistics.median(abs(m - usual) / spread for (usual, spread), m, _ in pairs)
-        return f"out of proportion: features {wide:.2g} times as wide as the source's, {off:.2g} widths off"
+        return f"out of proportion: features {width:.2g} times as wide as the source's, {off:.2g} widths off"
 
 
 class Watch:
@@ -121,30 +132,35 @@ class Watch:
         learner = self._learner
         return len(x) == 1 and learner.normalises_alone and learner.ranks is None
 
-    def collapsed(self, x: Tensor, logits: Tensor) -> bool:
+    def verdict(self, x: Tensor, logits: Tensor) -> Verdict | None:
         """Look at a batch before it is answered: whether the model has left its twin behind."""
         if not self._learner.subject.parameters:
-            return False
+            return None
         self._batches += 1
         if not self._due():
-            return False
+            return None
         self._ask(x, logits)
         if self._compared < self.guard.samples:
-            return False
+            return None
         share = self._agreed / self._compared
         assert self._asked is not None
         self._next = self._batches + self.guard.every * self._asked
         self._asked, self._compared, self._agreed = None, 0, 0
         self._drift = self._measured_drift()
+        found: Verdict | None = None
         if share < self.guard.agreement or self._drift > RUNAWAY * math.sqrt(max(1.0, self._batches / SOON)):
+            found = "collapse"
+        elif share < self.guard.hasty_agreement and self._hasty(self._drift):
+            found = "haste"
+        if found is None:
+            self._good, self._judged_at = states.capture(self._learner, self._schedule), self._batches
+        else:
             log.warning(
-                "delta-tta: collapse at batch %d: the adapted model agrees with the one before training on %.0f %% of "
+                "delta-tta: %s at batch %d: the adapted model agrees with the one before training on %.0f %% of "
                 "the samples (its parameters have moved by %.0f %%)",
-                self._batches, 100 * share, 100 * self._drift,
+                found, self._batches, 100 * share, 100 * self._drift,
             )  # fmt: skip
-            return True
-        self._good, self._judged_at = states.capture(self._learner, self._schedule), self._batches
-        return False
+        return found
 
     def _due(self) -> bool:
         """Whether the twin is to be asked at this batch."""
@@ -156,7 +172,14 @@ class Watch:
         if self._next == 0 and drift > 0:  # there is something to compare
             self._next = self._batches + self.guard.every
         since = self._batches - self._judged_at
+        if self._hasty(drift) and since >= AGAIN * self._batches:
+            return True
         return abs(drift - self._drift) >= self.guard.drift * math.sqrt(since / self.guard.every)
+
+    def _hasty(self, drift: float) -> bool:
+        """Whether the parameters have come this far too soon."""
+        limit = self.guard.drift * math.sqrt(self._batches / self.guard.every)
+        return self._batches <= START and drift >= limit
 
     @torch.no_grad()
     def _ask(self, x: Tensor, logits: Tensor) -> None:
@@ -179,21 +202,26 @@ class Watch:
         moved = torch._foreach_sub([p.detach() for p in subject.parameters.values()], list(subject.source.values()))
         return float(torch.stack(torch._foreach_norm(moved)).norm()) / self._size
 
-    def roll_back(self) -> str:
-        """Undo a collapse; return what was done, in words."""
+    def roll_back(self, verdict: Verdict = "collapse") -> str:
+        """Undo what the verdict found; return what was done, in words."""
         good, self._good = self._good, None
         if self._batches - self._judged_at < self.guard.every:
             good = None
         self._judged_at = self._batches
         self.rollbacks += 1
-        self._learner.reset()
-        if good is not None:
-            states.restore({**good, "cache": self._schedule.cache}, self._learner, self._schedule)
+        if verdict == "haste":
+            self._learner.untrain()
+            where = "the parameters of the source"
+        else:
+            self._learner.reset()
+            where = "the source"
+            if good is not None:
+                states.restore({**good, "cache": self._schedule.cache}, self._learner, self._schedule)
+                where = "the last good state"
         self.cool()
         self._drift, self._next = self._measured_drift(), 0
-        done = f"rolled back to {'the last good state' if good is not None else 'the source'}"
-        log.warning("delta-tta: %s; learning on at %g times the learning rate", done, self._rate)
-        return f"collapse: {done}"
+        log.warning("delta-tta: rolled back to %s; learning on at %g times the learning rate", where, self._rate)
+        return f"{verdict}: rolled back to {where}"
 
     @property
     def _rate(self) -> float:

@@ -158,7 +158,7 @@ def test_eatas_fisher_is_the_mean_squared_gradient_on_its_own_labels():
 
 
 def test_eatas_penalty_pulls_back_to_the_source():
-    usual = {"optimizer": "adam", "lr": 0.01, "similarity": 1.0}
+    usual = {"optimizer": "adam", "lr": 0.01, "similarity": 1.0, "guard": "off"}
     free = delta_tta.adapt(conv_net(), "eata", source=batches(2, seed=5), fisher_weight=0.0, **usual)
     held = delta_tta.adapt(conv_net(), "eata", source=batches(2, seed=5), fisher_weight=1e3, **usual)
     eta = delta_tta.adapt(conv_net(), "eta", **usual)

@@ -1,0 +1,47 @@
+"""The guard on images: the embedded ones, saturated, one class after the other."""
+
+import math
+
+import pytest
+import torch
+
+import delta_tta
+from delta_tta import data, models
+from delta_tta.guard import Guard
+from delta_tta.streams import stream
+
+COUNT = 640
+
+
+@pytest.fixture(scope="module")
+def batches():
+    images = data.Fewer(data.Corrupted(data.demo(), "saturate", severity=5), COUNT)
+    order = stream(images.labels, "DS+CB", rho=0.01, seed=2020)
+    return list(images.batches(list(order), 64))
+
+
+def right(method, batches, **settings):
+    named = models.load("resnet20-cifar10")
+    model = delta_tta.adapt(named.model, method, "cifar10-c", **settings)
+    answers = [model(named.normalisation(x)).argmax(1) for x, _ in batches]
+    labels = torch.cat([y for _, y in batches])
+    return model, int((torch.cat(answers) == labels).sum())
+
+
+def test_one_class_for_minutes_is_healthy_and_far_from_haste(batches):
+    _, alone = right("tent+delta", batches, guard="off")
+    model, watched = right("tent+delta", batches)
+    assert watched == alone
+    assert (model.signals.rollbacks, model.signals.refused) == (0, 0)
+    limit = Guard().drift * math.sqrt(len(batches) / Guard().every)
+    assert 0 < model._watch._measured_drift() < limit / 5
+
+
+@pytest.mark.parametrize("method", ["tent+tema", "tent+delta", "ent-w+delta"])
+def test_ten_times_the_learning_rate_is_noticed_before_it_does_harm(method, batches):
+    _, source = right("source", batches)
+    model, watched = right(method, batches, lr=1e-2)
+    _, alone = right(method, batches, lr=1e-2, guard="off")
+    assert model.signals.rollbacks == 1
+    assert watched >= source - COUNT / 100
+    assert watched > alone
