@@ -28,7 +28,7 @@ SCENARIOS = (
     StreamSpec("DS+CI", rho=0.5, pi=0.05),
 )
 SHORT = 1000
-"""Images of a stream; batches of 200 meet all 2,000."""
+"""Images of a stream; in the first table and with batches of 200 all 2,000."""
 BASELINES = ("source", "bn", "tema", "tent", "pl", "ent-w", "eta", "lame", "tent+delta+lame")
 
 
@@ -107,7 +107,7 @@ class Part:
 def parts(images: int | None, cifar100: Path | None) -> list[Part]:
     short, whole = Place(images=images or SHORT), Place(images=images)
     found = [
-        Part("The 15 test corruptions, two seeds, B = 64", variants("tent"), short, TYPES, (2020, 2021)),
+        Part("The 15 test corruptions, two seeds, B = 64", variants("tent"), whole, TYPES, (2020, 2021)),
         Part("One corruption of each family, B = 16", variants("tent"), short, batch_size=16),
         Part("One corruption of each family, B = 200", variants("tent"), whole, batch_size=200),
         Part("One corruption of each family, Ent-W", variants("ent-w"), short),
@@ -136,7 +136,7 @@ def main() -> None:
     parser.add_argument(
         "--images",
         type=int,
-        help=f"of each stream (default: {SHORT:,}; with batches of 200 all 2,000)",
+        help=f"of each stream (default: {SHORT:,}; in the first table and with batches of 200 all 2,000)",
     )
     parser.add_argument("--parts", nargs="+", type=int, metavar="N", help="only these tables, counted from 0")
     parser.add_argument("--store", type=Path, default=Path("past.db"))

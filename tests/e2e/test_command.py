@@ -26,10 +26,12 @@ def test_the_demo_shows_the_papers_point(tmp_path, monkeypatch):
     for method in ("bn", "tent"):
         assert score[method, "IS+CB"] > score["source", "IS+CB"] + 10
         assert score[method, "DS+CB"] < score["source", "DS+CB"], "normalising by the batch ruins dependent streams"
-    for method in ("tent+delta", "ent-w+delta"):
+    for method in ("tent+delta", "tent+delta-b"):
         for stream in ("DS+CB", "IS+CI", "DS+CI"):
             assert score[method, stream] > score["source", stream] + 10
             assert score[method, stream] > score[method, "IS+CB"] - 10
+    pace = {method: r["cell"]["settings"].get("pace") for (method, _), r in cells.items()}
+    assert pace == {**dict.fromkeys(("source", "bn", "tent", "tent+delta")), "tent+delta-b": "diverse"}
     assert (tmp_path / "delta-tta-demo.png").stat().st_size > 20_000
     assert (tmp_path / "delta-tta-demo.html").stat().st_size > 50_000
     assert str(tmp_path / "delta-tta-demo.html") in shown.stderr.splitlines()[-1]
