@@ -1,7 +1,7 @@
 """What the guard does: accuracy with and without it, and how often it fired, over healthy and over collapsing streams.
 
 Everything else is as `adapt` has it by default. Methods that normalise with each batch's own statistics stand apart
-where the stream is dependent: there they are worse than the source by nature, and the guard leaves them as they are.
+where the stream is dependent: there they are worse than the source by nature, which the guard does not mend.
 Prints Markdown. Interrupted and started again with the same --store, it goes on.
 """
 
@@ -77,7 +77,7 @@ class Row:
         if self.off >= self.source - 1:
             return "healthy"
         own_statistics = parse(self.cell.method).statistics == "bn"
-        return UNFIT if own_statistics and self.cell.stream.scenario.startswith("DS") else "collapsed"
+        return UNFIT if own_statistics and self.cell.stream.scenario.startswith("DS") else "harmed"
 
 
 UNFIT = "dependent, with each batch's own statistics"
@@ -85,7 +85,7 @@ UNFIT = "dependent, with each batch's own statistics"
 
 def table(case: str, rows: list[Row]) -> Iterator[str]:
     """Yield a line for each kind."""
-    for kind in ("healthy", "collapsed", UNFIT):
+    for kind in ("healthy", "harmed", UNFIT):
         some = [row for row in rows if row.kind == kind]
         if not some:
             continue

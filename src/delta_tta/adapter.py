@@ -191,7 +191,7 @@ class Adapter(nn.Module):
             self._restore_source()
             states.restore(state_dict, self._learner, self._schedule)
             if self._watch is not None:
-                self._watch.remember(state_dict["guard"])
+                self._watch.remember(state_dict["guard"], state_dict["step"])
             found = Outcome(frequencies=self._learner.frequencies())
             self._signals = self._counted(found, state_dict["step"], state_dict["samples"])
 

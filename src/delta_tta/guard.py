@@ -13,7 +13,8 @@ class Guard:
 
     Attributes:
         agreement: least share of the samples on which model and twin must agree.
-        hasty_agreement: the same while the parameters move so fast, within the first batches, that `drift` is exceeded.
+        hasty_agreement: the same for a model whose parameters exceed `drift` within the first 128 batches that it
+            learns from; 0 for none.
         samples: how many are compared before a verdict, over several batches where these are small.
         every: about one sample in so many is compared when nothing is suspicious.
         drift: change of the trained parameters, relative to their size, within `every` batches, after which the twin

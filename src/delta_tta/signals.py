@@ -40,7 +40,7 @@ class Signals(Outcome):
         samples: samples answered since the last reset.
         refused: batches since then that were answered, but not learnt from, because the guard found something wrong:
             values that are not finite, or out of all proportion.
-        rollbacks: collapses that the guard has undone since then.
+        rollbacks: collapses and haste that the guard has undone since then.
     """
 
     step: int = 0

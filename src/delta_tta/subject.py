@@ -126,6 +126,7 @@ class Subject:
         move_modules()
         self._types = {name: fn(torch.empty(0, dtype=dtype)).dtype for name, dtype in self._types.items()}
         self._widen({name: follow(fn, p) for name, p in before.items()})
+        self._source = {name: self._source[name].to(p.device) for name, p in self.parameters.items()}
 
     def _widen(self, values: dict[str, Tensor]) -> None:
         """Train γ and β of batch norms in float32 at least: in half precision a small step is no step."""

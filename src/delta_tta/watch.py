@@ -8,12 +8,13 @@ rarely: for one sample in `every`, and at once when the parameters move fast: wi
 `drift` · √(n / every), which a walk without aim would reach that makes `drift` in `every` batches.
 
 A model that is in such haste from the start is asked again and again, and held to `hasty_agreement`: training that is
-good for it does not change a tenth of its answers within some dozen batches.
+good for it rarely changes a tenth of its answers within the first batches.
 
 What is done. The state goes back to where it was when the twin last agreed, or, if that was tried or is fewer than
 `every` batches ago, and so may have been sliding already, to the source; the batch is answered from there and not
-learnt from; and from then on the learning rate is `cooling` times what it was. Where haste alone is to blame, and the
-two agree on `agreement` of the samples still, the statistics are good, and the parameters alone go back to the source.
+learnt from; and from then on the learning rate is `cooling` times what it was. The parameters alone go back to the
+source where the statistics are good: if the two agreed at the batch before, nothing was learnt with bad parameters yet;
+and where haste alone is to blame, and the two agree on `agreement` of the samples still, they are taken to be good.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ MEASURE_ALWAYS = 16
 MEASURE_EVERY = 8
 """The drift is measured at each of the first batches, later at one in eight: it costs as much as a small layer."""
 START, AGAIN = 128, 1 / 8
-"""The batches in which haste is looked for; a model in haste is asked again when they have grown by an eighth."""
+"""The batches in which haste is looked for; a model in haste is asked again after an eighth of those it has met."""
 RUNAWAY, SOON = 1.0, 1024
 """A drift that no training needs so soon: parameters that changed by their own size within some hundred batches have
 wrecked the statistics of the deeper layers, too, and with these the twin, which may then agree. Over tens of thousands
@@ -133,7 +134,7 @@ class Watch:
         return len(x) == 1 and learner.normalises_alone and learner.ranks is None
 
     def verdict(self, x: Tensor, logits: Tensor) -> Verdict | None:
-        """Look at a batch before it is answered: whether the model has left its twin behind."""
+        """Look at a batch before it is answered; return what is wrong if the model has left its twin behind."""
         if not self._learner.subject.parameters:
             return None
         self._batches += 1
@@ -199,6 +200,8 @@ class Watch:
     def _measured_drift(self) -> float:
         """How far the trained parameters are from the source, relative to their size."""
         subject = self._learner.subject
+        if not subject.parameters:
+            return 0.0
         moved = torch._foreach_sub([p.detach() for p in subject.parameters.values()], list(subject.source.values()))
         return float(torch.stack(torch._foreach_norm(moved)).norm()) / self._size
 
@@ -207,9 +210,10 @@ class Watch:
         good, self._good = self._good, None
         if self._batches - self._judged_at < self.guard.every:
             good = None
+        untouched = self._batches - max(self._judged_at, 1) <= 1  # all was learnt with parameters that were good
         self._judged_at = self._batches
         self.rollbacks += 1
-        if verdict == "haste":
+        if verdict == "haste" or (good is None and untouched):
             self._learner.untrain()
             where = "the parameters of the source"
         else:
@@ -265,10 +269,12 @@ class Watch:
             "good": self._good,
         }  # fmt: skip
 
-    def remember(self, memory: dict[str, Any]) -> None:
-        """Go on from what was saved; from nothing, where the state was saved without a guard."""
+    def remember(self, memory: dict[str, Any], batches: int) -> None:
+        """Go on from what was saved; where that was without a guard, with so many batches behind the parameters."""
         self.reset()
         if not memory:
+            self._batches = self._judged_at = batches
+            self._drift = self._measured_drift()
             return
         self.refused, self.rollbacks = memory["refused"], memory["rollbacks"]
         self._batches, self._next, asked, self._compared, self._agreed, self._judged_at = memory["counts"]
