@@ -1,6 +1,7 @@
 """The command, as a user runs it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,7 +34,12 @@ def test_the_demo_shows_the_papers_point(tmp_path, monkeypatch):
     pace = {method: r["cell"]["settings"].get("pace") for (method, _), r in cells.items()}
     assert pace == {**dict.fromkeys(("source", "bn", "tent", "tent+delta")), "tent+delta-b": "diverse"}
     assert (tmp_path / "delta-tta-demo.png").stat().st_size > 20_000
-    assert (tmp_path / "delta-tta-demo.html").stat().st_size > 50_000
+    page = (tmp_path / "delta-tta-demo.html").read_text(encoding="utf-8")
+    found = json.loads(re.search(r'type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[1])["exhibits"]
+    rows = ["source", "bn", "tent", "tent+delta", "tent+delta-b (our defaults)"]
+    assert [row["label"] for row in next(one for one in found if one["id"].startswith("overview"))["rows"]] == rows
+    for figure in (one for one in found if one["id"] in ("stream", "predictions")):
+        assert all([line["label"] for line in panel["series"]] == rows for panel in figure["panels"])
     assert str(tmp_path / "delta-tta-demo.html") in shown.stderr.splitlines()[-1]
 
 

@@ -130,12 +130,17 @@ class Cell:
 
     def __str__(self) -> str:
         what = f"{self.corruptions[0]} {self.severity}" if self.order == "each" else self.order
-        ours = dict(self.settings).items() >= CAUTIOUS.items()
-        extra = ", our defaults" if ours else ""
-        extra += "".join(f", {name}={value}" for name, value in self.settings if not (ours and name in CAUTIOUS))
+        extra = f", {self.in_words}" if self.settings else ""
         extra += f", first {self.samples} samples" if self.samples else ""
         extra += f", {self.passes} passes" if self.passes > 1 else ""
         return f"{self.method} on {what}, {self.stream}, B={self.batch_size}{extra}"
+
+    @property
+    def in_words(self) -> str:
+        """The settings that were given; `adapt`'s own by one name."""
+        ours = dict(self.settings).items() >= CAUTIOUS.items()
+        words = [f"{name}={value}" for name, value in self.settings if not (ours and name in CAUTIOUS)]
+        return ", ".join(["our defaults"] * ours + words)
 
     @property
     def spelled_out(self) -> Settings:

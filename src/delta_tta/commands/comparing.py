@@ -151,14 +151,15 @@ def compare(
     experiment = Experiment(
         tuple(methods), place, streams, names, (severity,), (batch_size,), (seed,), settings=settings
     )
-    results, tally = _compare(experiment.cells(), workers, picture, page, as_json)
+    note = "; methods as adapt() has them" if defaults else "; methods as in the paper"
+    results, tally = _compare(experiment.cells(), workers, picture, page, as_json, note)
     if markdown is not None and results:
         markdown.write_text(as_markdown(mean_over_data(results)) + "\n", encoding="utf-8")
     finish(tally)
 
 
 def _compare(
-    cells: Sequence[Cell], workers: int | None, picture: str, page: str, as_json: bool, note: str = ""
+    cells: Sequence[Cell], workers: int | None, picture: str, page: str, as_json: bool, note: str
 ) -> tuple[list[Result], Tally]:
     with tempfile.TemporaryDirectory(prefix="delta-tta-") as folder, Store(Path(folder) / "compare.db") as store:
         cache = default_cache()

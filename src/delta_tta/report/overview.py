@@ -26,7 +26,7 @@ def _table(number: int, name: str, runs: list[tuple[Cell, Result]]) -> Table:
     values: dict[tuple[str, Column], dict[int, list[float]]] = {}
     for cell, result in runs:
         shares = list(result.domains.values()) if cell.order == "continual" else [result.class_mean_accuracy]
-        where = values.setdefault((_row(cell), _column(cell, runs)), {})
+        where = values.setdefault((row_of(cell), _column(cell, runs)), {})
         where.setdefault(cell.stream.seed, []).extend(100 * share for share in shares)
     labels = list(dict.fromkeys(row for row, _ in values))
     columns = sorted(dict.fromkeys(column for _, column in values), key=lambda column: column.group)
@@ -51,10 +51,10 @@ def _number(by_seed: dict[int, list[float]]) -> Number:
     return Number(statistics.fmean(means), std, runs=sum(map(len, by_seed.values())))
 
 
-def _row(cell: Cell) -> str:
-    settings = ", ".join(f"{name}={value}" for name, value in cell.settings)
+def row_of(cell: Cell) -> str:
+    """Return what a line of a table or figure is called that shows this cell."""
     star = " without reset" if cell.order == "continual" else ", mixed" if cell.order == "mixed" else ""
-    return f"{cell.method}{star}" + (f" ({settings})" if settings else "")
+    return f"{cell.method}{star}" + (f" ({cell.in_words})" if cell.settings else "")
 
 
 def _column(cell: Cell, runs: list[tuple[Cell, Result]]) -> Column:

@@ -10,7 +10,7 @@ from ..bench.evaluate import Result
 from ..bench.experiment import Cell
 from ..bench.trace import Trace
 from .figures import trailing_mean, window_of
-from .overview import overview
+from .overview import overview, row_of
 from .shown import Exhibit, Figure, Panel, Series, Strip, Strips
 
 XY = tuple[list[float], list[float]]
@@ -22,6 +22,8 @@ POINTS = 200
 def exhibits_of(runs: Sequence[Run], trace: Callable[[Cell], Trace | None], names: Sequence[str] = ()) -> list[Exhibit]:
     """Return tables of all runs, then figures of those on the first corruption with the first seed.
 
+    Of a method that ran with several settings the figures show the first.
+
     Args:
         runs: cells and their results.
         trace: gives the trace of a cell.
@@ -32,10 +34,12 @@ def exhibits_of(runs: Sequence[Run], trace: Callable[[Cell], Trace | None], name
     first = runs[0][0]
 
     def alike(cell: Cell) -> tuple[object, ...]:
-        return cell.place, cell.corruptions, cell.severity, cell.batch_size, cell.stream.seed, cell.settings
+        return cell.place, cell.corruptions, cell.severity, cell.batch_size, cell.stream.seed
 
+    chosen: dict[str, Cell] = {}
     cells = [cell for cell, _ in runs if alike(cell) == alike(first)]
-    traces = {(cell.stream, cell.method): own for cell in cells if (own := trace(cell)) is not None}
+    cells = [cell for cell in cells if chosen.setdefault(cell.method, cell).settings == cell.settings]
+    traces = {(cell.stream, row_of(cell)): own for cell in cells if (own := trace(cell)) is not None}
     streams = list(dict.fromkeys(stream for stream, _ in traces))
     methods = list(dict.fromkeys(method for _, method in traces))
 
