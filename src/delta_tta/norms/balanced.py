@@ -77,8 +77,9 @@ class Together:
     def sums(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return Σ w, Σ w (m_i − μ_b) and Σ w (the sample's mean of (v − μ_b)²) over this rank's samples."""
         total = self.weights.sum()
-        apart = self.weights @ torch.cat([seen.apart for seen in self.layers], 1)
-        squares = self.weights @ torch.cat([seen.squares for seen in self.layers], 1)
+        # layer by layer: to lay the samples of all layers side by side would cost more than their sums
+        apart = torch.cat([self.weights @ seen.apart for seen in self.layers])
+        squares = torch.cat([self.weights @ seen.squares for seen in self.layers])
         if self.layers[0].ranks is not None:
             shift = torch.cat([seen.centre for seen in self.layers]) - self.mean
             squares = squares + shift * (2 * apart + shift * total)
