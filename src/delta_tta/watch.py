@@ -208,9 +208,10 @@ class Watch:
     def roll_back(self, verdict: Verdict = "collapse") -> str:
         """Undo what the verdict found; return what was done, in words."""
         good, self._good = self._good, None
-        if self._batches - self._judged_at < self.guard.every:
+        age = self._batches - self._judged_at
+        untouched = self._batches <= 2 or (good is not None and age <= 1)  # all was learnt with good parameters
+        if age < self.guard.every:
             good = None
-        untouched = self._batches - max(self._judged_at, 1) <= 1  # all was learnt with parameters that were good
         self._judged_at = self._batches
         self.rollbacks += 1
         if verdict == "haste" or (good is None and untouched):

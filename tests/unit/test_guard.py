@@ -309,6 +309,9 @@ def test_a_state_saved_without_a_guard_is_not_taken_for_haste():
     assert torch.equal(watched(second), free(second))
     assert watched.signals.rollbacks == 0
     assert watched._watch._batches == 5001
+    watched.load_state_dict(free.state_dict())
+    watched._watch._batches += 1
+    assert watched._watch.roll_back() == "collapse: rolled back to the source"  # nobody has found its statistics good
 
 
 def test_one_sample_has_no_statistics_of_its_own():
