@@ -67,6 +67,11 @@ Corruptions = Annotated[
 Severity = Annotated[int, typer.Option("--severity", "-s", help="1 to 5.")]
 BatchSize = Annotated[int, typer.Option("--batch-size", "-b", min=1, help="Images at a time.")]
 Seed = Annotated[int, typer.Option(help="Of the streams; the paper uses 2020 to 2023.")]
+Images = Annotated[
+    int | None,
+    typer.Option(min=10, help="Only so many of the images: quicker, but short streams hardly show the point."),
+]
+Picture = Annotated[str, typer.Option(help="PNG of the accuracy over the stream; '' for none.")]
 Page = Annotated[str, typer.Option(help="HTML page of the results; '' for none.")]
 
 
@@ -75,15 +80,8 @@ def demo(
     severity: Severity = 5,
     batch_size: BatchSize = 64,
     seed: Seed = 2020,
-    images: Annotated[
-        int | None,
-        typer.Option(
-            min=10, help="Only so many of the 2,000 images: quicker, but short streams hardly show the point."
-        ),
-    ] = None,
-    picture: Annotated[
-        str, typer.Option(help="PNG of the accuracy over the stream; '' for none.")
-    ] = "delta-tta-demo.png",
+    images: Images = None,
+    picture: Picture = "delta-tta-demo.png",
     page: Page = "delta-tta-demo.html",
     workers: WorkersOption = None,
     as_json: Json = False,
@@ -127,7 +125,8 @@ def compare(
         ),
     ] = "auto",
     seed: Seed = 2020,
-    picture: Annotated[str, typer.Option(help="PNG of the accuracy over the stream; '' for none.")] = "",
+    images: Images = None,
+    picture: Picture = "",
     page: Page = "",
     markdown: Annotated[Path | None, typer.Option(help="Write the table as Markdown, too.")] = None,
     defaults: Annotated[
@@ -144,7 +143,8 @@ def compare(
     if len(methods) == 2 and all(Path(name).is_file() for name in methods):
         show_differences(Path(methods[0]), Path(methods[1]), as_json)
         return
-    place = Place(clean_kind(clean), str(clean) if clean else None, model, str(weights) if weights else None, preset)
+    kept = str(weights) if weights else None
+    place = Place(clean_kind(clean), str(clean) if clean else None, model, kept, preset, images)
     streams = tuple(scenarios(scenario)) if scenario else SCENARIOS
     names = tuple(corruption or [CORRUPTION])
     settings = CAUTIOUS if defaults else {}
@@ -191,7 +191,7 @@ def _show(cells: Sequence[Cell], results: Sequence[Result], picture: str, page: 
         names = CIFAR10_CLASSES if cells[0].place.data == "demo" else ()
         exhibits = exhibits_of(list(zip(cells, results, strict=True)), traces.get, names)
         write_page(Report("Test-time adaptation, compared", _title(results) + note, tuple(exhibits)), Path(page))
-        say(f"The page: {Path(page).absolute()}")
+        say(f"The page: {page}")
 
 
 def _title(results: Sequence[Result]) -> str:

@@ -18,13 +18,11 @@ COLOURS = ("#73767b", "#0072b2", "#d55e00", "#008a65", "#b8568c", "#a87000", "#2
 
 
 def accuracy_over_stream(results: Sequence[Result], path: Path, title: str) -> None:
-    """Write a PNG: a panel for each stream, a line for each method, accuracy of the last samples."""
+    """Write a PNG: a panel for each stream, a line for each method, accuracy of the last eighth of the stream."""
     from matplotlib.figure import Figure
 
     methods, streams, cells = layout(results)
     colours = dict(zip((name for name in methods if name != "source"), itertools.cycle(COLOURS[1:]), strict=False))
-    windows = {window_of(result.samples) for result in results}
-    words = "–".join(map(str, sorted({min(windows), max(windows)})))
     columns = min(2, len(streams))
     rows = -(-len(streams) // columns)
     figure = Figure(figsize=(5.2 * columns, 3.1 * rows + 0.9), layout="constrained")
@@ -44,7 +42,7 @@ def accuracy_over_stream(results: Sequence[Result], path: Path, title: str) -> N
     for panel in axes[-1]:
         panel.set_xlabel("samples seen")
     for panel in axes[:, 0]:
-        panel.set_ylabel(f"accuracy of the last {words}, %")
+        panel.set_ylabel("accuracy of the last eighth, %")
     for spare in axes.flat[len(streams) :]:
         spare.remove()
     handles, names = axes.flat[0].get_legend_handles_labels()

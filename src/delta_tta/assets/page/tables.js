@@ -10,10 +10,10 @@ function tableExhibit(table) {
   const body = make('tbody', {}, table.rows.map((row) => tableRow(table, row, spread)));
   const grid = make('table', { class: dense ? 'numbers dense' : 'numbers', 'aria-labelledby': `${table.id}-title` },
     tableHead(table, body), body);
-  shade(table, body);
+  const shaded = shade(table, body);
   // The box can be focused so that a keyboard can scroll it.
   const box = { class: 'scroll', tabindex: 0, role: 'region', 'aria-labelledby': `${table.id}-title` };
-  return [make('div', box, grid), tableKey(numbers)];
+  return [make('div', box, grid), tableKey(numbers, shaded)];
 }
 
 // Where several columns stand under one group there are two lines of heads; otherwise one.
@@ -115,11 +115,14 @@ function paperLine(number, digits) {
 }
 
 // A breath of colour from the worst of a column to its best; which end is best, the column's best number tells.
+// Returns whether there is any.
 function shade(table, body) {
+  let any = false;
   table.columns.forEach((_, i) => {
     const own = table.rows.map((row) => row.numbers[i]);
     const range = extent(own.filter((one) => one && isNumber(one.mean)).map((one) => one.mean));
     if (!range || range[0] === range[1]) return;
+    any = true;
     const lowIsBest = own.some((one) => one && one.best && one.mean === range[0]);
     [...body.rows].forEach((line, j) => {
       if (!own[j] || !isNumber(own[j].mean)) return;
@@ -127,15 +130,17 @@ function shade(table, body) {
       styled(line.cells[i + 1], { '--heat': `${(14 * (lowIsBest ? 1 - share : share)).toFixed(1)}%` });
     });
   });
+  return any;
 }
 
 // What the small print in the cells means; only what occurs.
-function tableKey(numbers) {
+function tableKey(numbers, shaded) {
   const has = (name) => numbers.some((one) => isNumber(one[name]));
   const [up, down] = [make('span', { class: 'up' }, '+'), make('span', { class: 'down' }, '−')];
   const paper = [make('i', {}, 'Italic'), ' the paper’s number (ours minus it)'];
   const says = [
     numbers.some((one) => one.best) && [make('strong', {}, 'Bold'), ' best of its column'],
+    shaded && 'Shade from the worst of a column to its best',
     has('std') && '± standard deviation over seeds',
     has('gain') && [up, '/', down, ' points over the row it builds on'],
     numbers.some(unfinished) && [make('span', { class: 'unfinished' }, '*'), ' not final, runs are missing'],
