@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,11 @@ from delta_tta.settings import CAUTIOUS
 
 OURS = tuple(CAUTIOUS.items())
 """An experiment behaves as the paper does unless told otherwise."""
+
+
+def with_seed(cell: Cell, seed: int) -> Cell:
+    """Return the cell on the stream of another seed."""
+    return dataclasses.replace(cell, stream=dataclasses.replace(cell.stream, seed=seed))
 
 
 def results(cells: Sequence[Cell], path: Path, workers: int) -> Callable[[Cell], Result]:

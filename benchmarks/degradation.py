@@ -1,8 +1,8 @@
 """Where adaptation makes things worse than not adapting: a map over scenarios, corruptions, severities, batch sizes.
 
 Runs methods on the embedded images, as our defaults have it and, with --paper, as the paper does. Prints, in Markdown,
-the share of cells below Source and the worst of them, and draws every cell. Interrupted and started again with the
-same --store, it goes on.
+the share of cells below Source and the worst of them, and draws every cell. With --again, what ended below Source is
+judged once more, by other streams alone. Interrupted and started again with the same --store, it goes on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cells import OURS, results
+from cells import OURS, results, with_seed
 from delta_tta.bench.experiment import CLEAN, GROUPS, SCENARIOS, Cell, Place
 
 SEVERITIES = (1, 3, 5)
@@ -70,6 +70,19 @@ def summary(title: str, gains: np.ndarray, cells: tuple[tuple[Cell, ...], ...]) 
     )
 
 
+def again_line(title: str, first: np.ndarray, again: np.ndarray) -> str:
+    """One row a cell: what it gained at first, and with other seeds, one column for each."""
+    mean = again.mean(1)
+    return (
+        f"| {title} | {len(first)} | {first.mean():+.2f} | {mean.mean():+.2f} ± {_error(mean):.2f} "
+        f"| {(first < -0.5).sum()} | {(mean < -0.5).sum()} | {first.min():+.1f} | {mean.min():+.1f} |"
+    )
+
+
+def _error(values: np.ndarray) -> float:
+    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else float("nan")
+
+
 def draw(maps: list[tuple[Map, np.ndarray]], path: Path) -> None:
     import matplotlib as mpl
 
@@ -79,7 +92,7 @@ def draw(maps: list[tuple[Map, np.ndarray]], path: Path) -> None:
 
     figure, axes = plt.subplots(1, len(maps), figsize=(4.2 * len(maps), 9.5), sharey=True, layout="constrained")
     limit = max(5.0, *(float(-gains.min()) for _, gains in maps))
-    scale = TwoSlopeNorm(0, -limit, max(float(gains.max()) for _, gains in maps))
+    scale = TwoSlopeNorm(0, -limit, max(5.0, *(float(gains.max()) for _, gains in maps)))
     for axis, (one, gains) in zip(np.atleast_1d(axes), maps, strict=True):
         picture = axis.imshow(gains, cmap="RdBu", norm=scale, aspect="auto", interpolation="nearest")
         axis.set_title(one.title, fontsize=10)
@@ -125,6 +138,10 @@ def main() -> None:
     parser.add_argument("--store", type=Path, default=Path("degradation.db"))
     parser.add_argument("--out", type=Path, default=Path("degradation.png"), help="the picture")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--again", nargs="+", type=int, default=[], metavar="SEED",
+        help="run the cells below Source with these seeds too, and judge them by these alone",
+    )  # fmt: skip
     parser.add_argument("--cells", action="store_true", help="name every cell more than 0.5 below Source, too")
     options = parser.parse_args()
 
@@ -136,11 +153,11 @@ def main() -> None:
     asked = [cell for one in maps for row in one.cells for cell in row]
     result = results([*map(source_of, asked), *asked], options.store, options.workers)
 
-    def gains(one: Map, metric: str) -> np.ndarray:
-        def points(cell: Cell) -> float:
-            return 100 * (getattr(result(cell), metric) - getattr(result(source_of(cell)), metric))
+    def points(cell: Cell, metric: str = "class_mean_accuracy") -> float:
+        return 100 * (getattr(result(cell), metric) - getattr(result(source_of(cell)), metric))
 
-        return np.array([[points(cell) for cell in row] for row in one.cells])
+    def gains(one: Map, metric: str) -> np.ndarray:
+        return np.array([[points(cell, metric) for cell in row] for row in one.cells])
 
     print("| | judged by | cells | below Source | more than 0.5 below | worst | mean gain |")
     print("|---|---|---|---|---|---|---|")
@@ -151,6 +168,22 @@ def main() -> None:
             print(f"  {gain[row, column]:+.1f} {one.cells[row][column]}")
     draw([(one, gains(one, "class_mean_accuracy")) for one in maps], options.out)
     print(f"\n{options.out}", file=sys.stderr)
+    if not options.again:
+        return
+
+    below = {one.title: [cell for row in one.cells for cell in row if points(cell) < 0] for one in maps}
+    first = {cell: points(cell) for cells in below.values() for cell in cells}
+    others = [with_seed(cell, seed) for cell in first for seed in options.again]
+    result = results([*map(source_of, others), *others], options.store, options.workers)
+    print("\n| | cells below Source | mean | again | more than 0.5 below | again | worst | again |")
+    print("|---|---|---|---|---|---|---|---|")
+    for title, cells in below.items():
+        if not cells:
+            continue
+        again = np.array([[points(with_seed(cell, seed)) for seed in options.again] for cell in cells])
+        print(again_line(title, np.array([first[cell] for cell in cells]), again))
+        for cell, own in zip(cells, again.mean(1), strict=True) if options.cells else ():
+            print(f"  {first[cell]:+.1f} {own:+.1f} {cell}")
 
 
 if __name__ == "__main__":

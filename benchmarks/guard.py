@@ -10,10 +10,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-from cells import OURS, results
+from cells import OURS, results, with_seed
+from delta_tta.bench.evaluate import Result
 from delta_tta.bench.experiment import FAMILIES, GROUPS, Cell, Place
 from delta_tta.recipe import parse
 from delta_tta.streams import StreamSpec
@@ -63,7 +65,7 @@ CASES = (
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One cell with and without the guard; accuracies in percent."""
+    """One cell with and without the guard; accuracies in percent, the mean over seeds."""
 
     cell: Cell
     source: float
@@ -104,6 +106,7 @@ def main() -> None:
     parser.add_argument("--corruptions", nargs="+", default=list(FAMILIES), metavar="NAME")
     parser.add_argument("--cases", nargs="+", type=int, default=list(range(len(CASES))), metavar="N")
     parser.add_argument("--images", type=int, help="only so many of the 2,000 images")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[2020], help="a cell is their mean (default: 2020)")
     parser.add_argument(
         "--store", type=Path, default=Path("guard.db"), help="results are kept here (default: guard.db)"
     )
@@ -120,10 +123,14 @@ def main() -> None:
     # the source answers each image alike, whatever the order and however often it comes
     sources = {off: Cell(place, "source", off.stream, off.corruptions) for each in pairs.values() for off, _ in each}
     cells = [*sources.values(), *itertools.chain.from_iterable(itertools.chain(*pairs.values()))]
+    cells = [with_seed(cell, seed) for cell, seed in itertools.product(cells, options.seeds)]
     result = results(cells, options.store, options.workers)
 
+    def runs(cell: Cell) -> list[Result]:
+        return [result(with_seed(cell, seed)) for seed in options.seeds]
+
     def accuracy(cell: Cell) -> float:
-        return 100 * result(cell).class_mean_accuracy
+        return 100 * statistics.fmean(run.class_mean_accuracy for run in runs(cell))
 
     print("| setting | cells | how many | Source | off | on | fired in | largest change | worst against Source |")
     print("|---|---|---|---|---|---|---|---|---|")
@@ -134,7 +141,7 @@ def main() -> None:
                 accuracy(sources[off]),
                 accuracy(off),
                 accuracy(on),
-                result(on).about["guard"]["rollbacks"],
+                sum(run.about["guard"]["rollbacks"] for run in runs(on)),
             )
             for off, on in each
         ]

@@ -51,6 +51,40 @@ def test_the_map_of_degradation(monkeypatch, tmp_path):
     assert (tmp_path / "map.png").stat().st_size > 20_000
 
 
+def test_the_map_judges_again_what_was_below_source(monkeypatch, tmp_path, capsys):
+    """On sixteen streams of 100 images, most of which this method makes worse."""
+    monkeypatch.syspath_prepend(FOLDER)
+    import degradation
+
+    asked = ["--images", "100", "--batch-sizes", "16", "--corruptions", "saturate", "--methods", "bn", "--cells"]
+    places = ["--store", str(tmp_path / "map.db"), "--out", str(tmp_path / "map.png")]
+    monkeypatch.setattr("sys.argv", ["degradation.py", *asked, *places, "--again", "2021", "2022"])
+    degradation.main()
+    judged = capsys.readouterr().out.split("| cells below Source |")[1].splitlines()
+    line = next(line for line in judged if line.startswith("| bn, our defaults |")).split("|")
+    cells = [text.split() for text in judged if text.startswith("  ")]
+    assert len(cells) == int(line[2]) >= 4, "batches' own statistics on dependent streams"
+    assert float(line[3]) == pytest.approx(np.mean([float(first) for first, *_ in cells]), abs=0.06)
+    assert float(line[4].split("±")[0]) == pytest.approx(np.mean([float(again) for _, again, *_ in cells]), abs=0.06)
+    assert int(line[6]) == sum(float(again) < -0.5 for _, again, *_ in cells)
+
+
+def test_the_guards_table_is_a_mean_over_seeds(monkeypatch, tmp_path, capsys):
+    monkeypatch.syspath_prepend(FOLDER)
+    import guard
+
+    monkeypatch.setattr(guard, "CASES", (guard.Case("as set", ("tema",), guard.SCENARIOS[:1]),))
+    place = ["--images", "40", "--corruptions", "fog", "--store", str(tmp_path / "guard.db")]
+
+    def accuracies(*seeds):
+        monkeypatch.setattr("sys.argv", ["guard.py", *place, "--cells", "--seeds", *seeds])
+        guard.main()
+        line = capsys.readouterr().out.splitlines()[-1]
+        return np.array([float(line.partition(f"{name} ")[2].split(",")[0]) for name in (": source", "off", ", on")])
+
+    assert accuracies("1", "2") == pytest.approx((accuracies("1") + accuracies("2")) / 2, abs=0.11)
+
+
 def test_past_the_paper_pairs_what_met_the_same_stream(monkeypatch):
     monkeypatch.syspath_prepend(FOLDER)
     from past_the_paper import SCENARIOS, Part, variants
