@@ -56,7 +56,7 @@ examples: setup  ## install what the examples need (transformers, datasets, ligh
 soak: setup      ## 100,000 small batches, twice: memory, decay, the same bits (about 9 minutes)
 	$(BIN)/python benchmarks/soak.py --twice
 
-campaign: setup  ## tens of thousands of bad batches, and how they ended (about 10 minutes)
+campaign: setup  ## tens of thousands of bad batches, and how they ended (about 8 minutes)
 	$(BIN)/python -m pytest -n 0 --hypothesis-profile=campaign tests/unit/test_bad_inputs.py
 
 audit:           ## ask PyPI for known vulnerabilities of the pinned versions, in an environment of its own

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -143,6 +144,10 @@ def test_a_reproduction_that_is_killed_goes_on_where_it_was(way, tmp_path):
     made = {path.name for path in (tmp_path / "reproduced-demo").iterdir()}
     figures = {f"figure-{name}.{kind}" for name in ("1", "8b") for kind in ("png", "svg")}
     assert made == {*figures, "report.html"}
+    run("report", "results.db", "--out", "page.html")
+    lead = re.search(r'<p class="lead">(.*?)</p>', (tmp_path / "page.html").read_text(encoding="utf-8"))[1]
+    assert "all 15 corruptions" not in lead, "what is the same with --full and without is no sign of --full"
+    assert lead.startswith("On 2,000 embedded CIFAR-10 test images")
 
 
 def test_an_interrupted_run_leaves_no_process_behind():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,7 +82,12 @@ def judged(trial: Trial, scenarios: Sequence[StreamSpec], accuracy: Callable[[Ce
 
 
 def tied(best: Trial, other: Trial) -> bool:
-    """Whether the other may be as good: paired over the cells, less than two standard errors behind."""
+    """Whether the other may be as good: paired over the cells, less than two standard errors behind.
+
+    With a single cell there is no standard error, and nothing can be told.
+    """
     behind = [mine - theirs for mine, theirs in zip(best.values, other.values, strict=True)]
-    error = statistics.stdev(behind) / len(behind) ** 0.5 if len(behind) > 1 else 0.0
+    if len(behind) == 1:
+        return True
+    error = statistics.stdev(behind) / math.sqrt(len(behind))
     return statistics.fmean(behind) <= 2 * error

@@ -40,7 +40,8 @@ def corrupt(
     ] = None,
     validation: Annotated[bool, typer.Option(help="The 4 validation types too.")] = False,
     severity: Annotated[
-        list[int] | None, typer.Option("--severity", "-s", help="Repeat for more. Default: 1-5.")
+        list[int] | None,
+        typer.Option("--severity", "-s", help="Of image files; repeat for more. Default: 1-5; arrays have all."),
     ] = None,
     constants: Annotated[Constants | None, typer.Option(help="Default: those of the layout.")] = None,
     seed: Annotated[int, typer.Option(help="Of the random draws.")] = 0,

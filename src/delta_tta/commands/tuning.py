@@ -116,9 +116,10 @@ def tune(
     shown.print(f"Best: {call}", markup=False, highlight=False, soft_wrap=True)
     rivals = sum(tuning.tied(judged[0], trial) for trial in judged[1:])
     if rivals:
+        why = "less than two standard errors behind" if len(judged[0].values) > 1 else "one stream alone cannot tell"
         shown.print(
-            f"Not clearly: {rivals} of the other {len(judged) - 1} may be as good (less than two standard errors "
-            "behind). More --images, --seed or --scenario tell more; so may a setting that matters more, such as lr.",
+            f"Not clearly: {rivals} of the other {len(judged) - 1} may be as good ({why}). "
+            "More --images, --seed or --scenario tell more; so may a setting that matters more, such as lr.",
             style="dim", markup=False, highlight=False, soft_wrap=True,
         )  # fmt: skip
 

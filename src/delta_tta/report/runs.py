@@ -55,7 +55,8 @@ def exhibits_of(runs: Sequence[Run], trace: Callable[[Cell], Trace | None], name
     found: list[Exhibit] = [*overview(runs)]
     if traces:
         along = panels("samples seen", "accuracy of the last eighth, %", accuracy_along)
-        found.append(Figure("stream", "Accuracy over the stream", along, what))
+        note = f"{what} Every sample counts alike here, and not every class."
+        found.append(Figure("stream", "Accuracy over the stream", along, note))
         strips = [
             Strip(str(s), tuple(next(t for (o, _), t in traces.items() if o == s).labels.tolist())) for s in streams
         ]

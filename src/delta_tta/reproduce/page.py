@@ -36,6 +36,8 @@ def store_report(store: Store) -> Report:
         for ground in (base.full(), base):  # the whole of it where it was run
             shelf = Shelf(store, ground)
             cells = {name: spec.cells(ground) for name, spec in left.items() if ground.has(name)}
+            if ground != base:  # what is the same on both is no sign of the whole
+                cells = {name: own for name, own in cells.items() if set(own) != set(left[name].cells(base))}
             there = [name for name, own in cells.items() if own and all(shelf.result(cell) is not None for cell in own)]
             used |= {signature(cell) for name in there for cell in cells[name]}
             exhibits += [exhibit(left.pop(name), shelf) for name in there]
@@ -43,7 +45,9 @@ def store_report(store: Store) -> Report:
     rest = [(cell, result) for _, cell, result in runs if signature(cell) not in used]
     keys = {cell: key for key, cell, _ in runs}
     exhibits += exhibits_of(rest, lambda cell: store.trace(keys[cell]))
-    lead = f"On {'; and on '.join(words)}." if words else f"{len(runs)} runs in {store.path.name}."
+    lead = f"{len(runs)} runs in {store.path.name}."
+    if words:
+        lead = f"On {'; and on '.join(words)}{f'; and {len(rest)} other runs' if rest else ''}."
     ordered = sorted(exhibits, key=lambda one: one.id != "stream")
     shown = tuple(one for one in ordered if _has_something(one))
     return Report("Test-time adaptation, measured", lead, shown, _about(store, [key for key, _, _ in runs]))
