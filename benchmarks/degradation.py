@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from cells import OURS, results, with_seed
+from delta_tta.bench.differences import standard_error
 from delta_tta.bench.experiment import CLEAN, GROUPS, SCENARIOS, Cell, Place
 
 SEVERITIES = (1, 3, 5)
@@ -74,13 +75,9 @@ def again_line(title: str, first: np.ndarray, again: np.ndarray) -> str:
     """One row a cell: what it gained at first, and with other seeds, one column for each."""
     mean = again.mean(1)
     return (
-        f"| {title} | {len(first)} | {first.mean():+.2f} | {mean.mean():+.2f} ± {_error(mean):.2f} "
+        f"| {title} | {len(first)} | {first.mean():+.2f} | {mean.mean():+.2f} ± {standard_error(mean.tolist()):.2f} "
         f"| {(first < -0.5).sum()} | {(mean < -0.5).sum()} | {first.min():+.1f} | {mean.min():+.1f} |"
     )
-
-
-def _error(values: np.ndarray) -> float:
-    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else float("nan")
 
 
 def draw(maps: list[tuple[Map, np.ndarray]], path: Path) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from cells import OURS, results
+from delta_tta.bench.differences import standard_error
 from delta_tta.bench.experiment import FAMILIES, Cell, Place
 from delta_tta.corruptions.constants import TYPES
 from delta_tta.streams import StreamSpec
@@ -93,8 +94,7 @@ class Part:
                 text = f"{statistics.fmean(own):.1f}"
                 if line is not self.lines[0]:
                     apart = [a - b for a, b in zip(own, first, strict=True)]
-                    error = statistics.stdev(apart) / len(apart) ** 0.5 if len(apart) > 1 else float("nan")
-                    text += f" ({statistics.fmean(apart):+.1f} ± {error:.1f})"
+                    text += f" ({statistics.fmean(apart):+.1f} ± {standard_error(apart):.1f})"
                 shown.append(text)
             yield f"| {line.name} | {' | '.join(shown)} |"
 

@@ -68,9 +68,13 @@ def differences(before: Store, after: Store) -> Comparison:
         found.append(Difference(cell, *shares, changed, gained, lost, mcnemar(gained, lost)))
     points = [one.points for one in found]
     mean = float(np.mean(points)) if points else math.nan
-    error = float(np.std(points, ddof=1) / math.sqrt(len(points))) if len(points) > 1 else math.nan
     alone = len(first) - len(found), len(second) - len(found)
-    return Comparison(tuple(found), *alone, mean, error, sign_flips(points))
+    return Comparison(tuple(found), *alone, mean, standard_error(points), sign_flips(points))
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Return that of their mean; NaN where there are fewer than two."""
+    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
 def _samples(before: Store, after: Store, key: str) -> tuple[int | None, int, int]:

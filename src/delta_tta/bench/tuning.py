@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 from ..errors import SettingError
 from ..settings import CAUTIOUS
 from ..streams import StreamSpec
+from .differences import standard_error
 from .experiment import Cell, Experiment
 
 VALUES = (0.9, 0.95, 0.99, 0.999)
@@ -87,7 +87,4 @@ def tied(best: Trial, other: Trial) -> bool:
     With a single cell there is no standard error, and nothing can be told.
     """
     behind = [mine - theirs for mine, theirs in zip(best.values, other.values, strict=True)]
-    if len(behind) == 1:
-        return True
-    error = statistics.stdev(behind) / math.sqrt(len(behind))
-    return statistics.fmean(behind) <= 2 * error
+    return not statistics.fmean(behind) > 2 * standard_error(behind)
