@@ -6,6 +6,7 @@ import itertools
 import torch
 
 import delta_tta
+from delta_tta import Guard
 from delta_tta.recipe import parse, sentences
 from nets import batches, conv_net
 
@@ -36,7 +37,10 @@ SCHEDULES = {
     "window": {"update": "window", "length": 8},
     "background": {"update": "every", "background": True},
     "slow in background": {"update": "slow", "length": 8, "background": True},
+    "handed over": {"update": "every", "guard": "on"},
 }
+HANDED_OVER = ["bn", "tent", "tent+dot"]
+"""To this net all noise is of one class, so the guard gives these moving averages at once."""
 
 
 def make(method, schedule=SCHEDULES["every"], net=None, device="cpu", shape=(3, 8, 8), **settings):
@@ -44,7 +48,10 @@ def make(method, schedule=SCHEDULES["every"], net=None, device="cpu", shape=(3, 
     net = (conv_net() if net is None else net).to(device)
     like = next(net.parameters())
     lr = 1e-3 if method == "memo" else 0.02  # a step of plain SGD on all weights
-    usual = {"optimizer": "adam", "lr": lr, "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "views": 2}
+    usual = {
+        "optimizer": "adam", "lr": lr, "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "views": 2,
+        "guard": Guard(coherence=1),
+    }  # fmt: skip
     source = [x.to(like) for x in batches(2, seed=9, shape=shape)] if "eata" in method else None
     return delta_tta.adapt(net, method, source=source, **{**usual, **schedule, **settings})
 

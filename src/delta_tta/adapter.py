@@ -124,6 +124,7 @@ class Adapter(nn.Module):
                 self._worker.wait()
             finally:
                 self._restore_source()
+                self._learner.average(False)
                 if self._watch is not None:
                     self._watch.reset()
                 self._signals = Signals()
@@ -233,7 +234,10 @@ class Adapter(nn.Module):
     def _counted(self, outcome: Outcome, step: int, samples: int) -> Signals:
         watch = self._watch
         refused, rollbacks = (0, 0) if watch is None else (watch.refused, watch.rollbacks)
-        return Signals(**vars(outcome), step=step, samples=samples, refused=refused, rollbacks=rollbacks)
+        dependent = self._learner.averaging
+        return Signals(
+            **vars(outcome), step=step, samples=samples, refused=refused, rollbacks=rollbacks, dependent=dependent
+        )
 
     def _restore_source(self) -> None:
         self._learner.reset()

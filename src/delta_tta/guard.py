@@ -22,6 +22,9 @@ class Guard:
         cooling: factor of the learning rate after each rollback.
         reach: how many times wider, narrower or farther off than the source's a layer's statistics may be before a
             batch is taken for garbage, such as a covered lens, and not learnt from.
+        coherence: how much more often two samples of one batch may be of one class, as the source labels them, than two
+            of different batches, before a method that normalises with each batch's own statistics is given moving
+            averages instead; 1 for never, however few classes a batch shows.
     """
 
     agreement: float = 0.6
@@ -31,6 +34,7 @@ class Guard:
     drift: float = 0.06
     cooling: float = 0.01
     reach: float = 100.0
+    coherence: float = 0.02
 
     def __post_init__(self) -> None:
         fine = {
@@ -41,6 +45,7 @@ class Guard:
             "drift": (self.drift > 0, "greater than 0"),
             "cooling": (0 < self.cooling <= 1, "greater than 0 and at most 1"),
             "reach": (self.reach > 1, "greater than 1"),
+            "coherence": (0 < self.coherence <= 1, "greater than 0 and at most 1"),
         }
         for name, (holds, words) in fine.items():
             if not holds:

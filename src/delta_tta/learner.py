@@ -17,6 +17,7 @@ from .errors import InputError, ModelError, SettingError
 from .norms.balanced import Balance, Balanced
 from .norms.statistics import at_least_float32
 from .objectives import Eata, Objective
+from .pace import Look
 from .pacer import Pacer
 from .prediction import Prediction
 from .recipe import Recipe
@@ -49,7 +50,13 @@ class Learner:
         )
         self.watch: Watch | None = None
         self.pacer = Pacer(subject, settings)
-        self.normalises_alone = recipe.statistics == "bn" and settings.prior == 0 and bool(subject.norms)
+        self._recipe = recipe
+        self.averaging = False  # instead of what the recipe says
+        alone = recipe.statistics == "bn" and settings.prior == 0 and bool(subject.norms)
+        self._alone = alone
+        self.may_average = (
+            alone and recipe.whole is None and all(norm.inherited() is not None for norm in subject.norms.values())
+        )
         self._start()
 
     def _start(self) -> None:
@@ -73,6 +80,20 @@ class Learner:
         self.subject.discard()
         self.subject.untrain()
         self._start_training()
+
+    @property
+    def normalises_alone(self) -> bool:
+        """Whether each batch is normalised with its own statistics and nothing else."""
+        return self._alone and not self.averaging
+
+    def average(self, on: bool) -> None:
+        """Normalise with moving averages, which are yet to start, instead of each batch's own statistics; or not."""
+        if on == self.averaging:
+            return
+        averages = "tema" if self.objective is None else "tbr"
+        self.subject.normalise_with(averages if on else self._recipe.statistics)
+        self.pacer = Pacer(self.subject, self.settings)
+        self.averaging = on
 
     def frequencies(self) -> Tensor | None:
         """Return a copy of DOT's z, (K,), if there is one."""
@@ -110,26 +131,42 @@ class Learner:
             x: the batch.
             later: the update runs after the caller has the answer; leave to it all that the answer does not need.
         """
-        if later and self.objective is None and all(norm.settled for norm in self.subject.norms.values()):
+        watch = self.watch
+        settled = self.objective is None and all(norm.settled for norm in self.subject.norms.values())
+        if later and settled and not (watch is not None and watch.looks_at_the_next()):
             return self.predict(x), lambda: self.observe(x)[1]()
         self.subject.discard()
-        watch = self.watch
         if watch is not None and watch.distrusts(x):
             return self.predict(x), lambda: self._not_learnt("a single sample has no statistics of its own")
-        self.pacer.choose_start(lambda: self.logits_of_source(x), lambda: self._run_and_forget(x))
-        with self._phase("observing"), torch.set_grad_enabled(self.objective is not None):
-            logits = self._logits(x) if self.objective is None else self._learnable(x)
-        with torch.no_grad():
-            answer = self._answer(x, logits.detach())
-        mark = None
-        if watch is not None:
-            mark = watch.mark()
-            with watch.undone_if_it_fails():
-                verdict = watch.verdict(x, logits)  # after the answer: LAME reads the features of the last run
-                if verdict is not None:
-                    done = watch.roll_back(verdict)
-                    return self.predict(x), lambda: self._not_learnt(done)
+        mark = None if watch is None else watch.mark()
+        with self._undone_if_it_fails(mark):
+            if watch is not None:
+                watch.heed_dependence(x)
+            self.choose_start(x)
+            with self._phase("observing"), torch.set_grad_enabled(self.objective is not None):
+                logits = self._logits(x) if self.objective is None else self._learnable(x)
+            with torch.no_grad():
+                answer = self._answer(x, logits.detach())
+            verdict = None if watch is None else watch.verdict(x, logits)  # LAME reads the features of the last run
+            if watch is not None and verdict is not None:
+                done = watch.roll_back(verdict)
+                return self.predict(x), lambda: self._not_learnt(done)
         return answer.clone() if later else answer, lambda: self._learn(logits, mark)
+
+    def choose_start(self, x: Tensor) -> Look | None:
+        """Let moving averages that have not started choose where to; return how diverse they found the batch."""
+        return self.pacer.choose_start(lambda: self.logits_of_source(x), lambda: self._run_and_forget(x))
+
+    def first_look(self, x: Tensor) -> Look | None:
+        """Look at a batch as moving averages would that start with it, and leave no trace."""
+        self.average(True)
+        try:
+            return self.choose_start(x)
+        finally:
+            self.average(False)
+
+    def _undone_if_it_fails(self, mark: dict[str, Any] | None) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self.watch is None else self.watch.undone_if_it_fails(mark)
 
     def _run_and_forget(self, x: Tensor) -> Tensor:
         """Answer as the first batch would, and leave no trace."""
@@ -157,9 +194,8 @@ class Learner:
         return self.answering(x, logits, lambda images: self._logits(images).detach())
 
     def _learn(self, logits: Tensor, mark: dict[str, Any] | None) -> Outcome:
-        undone = contextlib.nullcontext() if self.watch is None else self.watch.undone_if_it_fails(mark)
         try:
-            with undone, torch.autocast(logits.device.type, enabled=False):
+            with self._undone_if_it_fails(mark), torch.autocast(logits.device.type, enabled=False):
                 if self.ranks is not None:
                     logits = self.ranks.join(at_least_float32(logits))
                     if not len(logits):

@@ -37,8 +37,8 @@ class Pacer:
         self.memory = {}
         self._start: Start | None = None
 
-    def choose_start(self, of_source: Callable[[], Tensor], from_there: Callable[[], Tensor]) -> None:
-        """Let averages that have not started do so between the source and this batch.
+    def choose_start(self, of_source: Callable[[], Tensor], from_there: Callable[[], Tensor]) -> Look | None:
+        """Let averages that have not started do so between the source and this batch; return what was seen of it.
 
         What the source predicts tells how diverse the batch is. A source that fails may see few classes where there are
         many, so the model looks again from a start so chosen.
@@ -49,7 +49,7 @@ class Pacer:
         """
         chooses = self.on and not self.memory and self.settings.init == "auto"
         if not chooses or all(norm.settled for norm in self.subject.norms.values()):
-            return
+            return None
         phase = self.subject.phase
         told: list[tuple[AdaptiveNorm, Tensor]] = []
         phase.sums = told
@@ -66,6 +66,7 @@ class Pacer:
         if seen.size < TRUSTED_SAMPLES:
             self._start = self._start.at_source()  # as the layers do
         phase.start = self._start.share
+        return seen
 
     def follow(self, p: Tensor) -> None:
         """Say how far the averages follow this batch, given its probabilities, and remember its classes."""

@@ -41,9 +41,12 @@ class Signals(Outcome):
         refused: batches since then that were answered, but not learnt from, because the guard found something wrong:
             values that are not finite, or out of all proportion.
         rollbacks: collapses and haste that the guard has undone since then.
+        dependent: whether the guard found batches unlike each other and so lets a method that normalises with each
+            batch's own statistics use moving averages instead.
     """
 
     step: int = 0
     samples: int = 0
     refused: int = 0
     rollbacks: int = 0
+    dependent: bool = False

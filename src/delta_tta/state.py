@@ -32,6 +32,7 @@ def capture(learner: Learner, schedule: Every) -> dict[str, Any]:
     return {
         "model": learner.subject.architecture,
         "classes": learner.classes,
+        "averaging": learner.averaging,
         "parameters": {name: p.detach().clone() for name, p in learner.subject.parameters.items()},
         "statistics": {name: averages for name, norm in _averages(learner).items() if (averages := norm.remembered())},
         "optimizer": {name: _copied(optimizer[p]) for name, p in learner.subject.parameters.items() if p in optimizer},
@@ -100,7 +101,8 @@ def _check_origin(state: Mapping[str, Any], recipe: Recipe, settings: Settings) 
 def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
     """Names and shapes must be this model's."""
     shapes = {name: p.shape for name, p in learner.subject.parameters.items()}
-    averages = _averages(learner)
+    averaging = state["averaging"]
+    averages = learner.subject.norms if averaging and learner.may_average else _averages(learner)
     fits = (
         {name: p.shape for name, p in state["parameters"].items()} == shapes
         and all(
@@ -115,7 +117,7 @@ def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
         raise StateError("The state's layers have other names or sizes: it was saved for another model.")
     cache = state["cache"]
     counts = all(isinstance(state[key], int) for key in ("step", "samples"))
-    counts = counts and isinstance(state["classes"], (int, type(None)))
+    counts = counts and isinstance(state["classes"], (int, type(None))) and isinstance(averaging, bool)
     known = learner.balance is not None and state["classes"] is not None
     if (
         not counts
@@ -131,7 +133,8 @@ def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
         shapes if isinstance(learner.objective, Eata) else {}
     ):
         raise StateError("The state is damaged: its Fisher information belongs to other parameters.")
-    if state["guard"] and state["guard"].keys() != {"refused", "rollbacks", "counts", "drift", "good"}:
+    remembered = {"refused", "rollbacks", "counts", "drift", "good", "labels", "met"}
+    if state["guard"] and state["guard"].keys() != remembered:
         raise StateError("The state is damaged: what its guard remembers makes no sense.")
     if cache is not None and not isinstance(cache, Tensor):
         raise StateError("The state is damaged: its cached samples are not a tensor.")
@@ -162,6 +165,7 @@ def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None
     def to_model(x: Tensor) -> Tensor:
         return x.to(like.device, like.dtype if x.is_floating_point() else x.dtype)
 
+    learner.average(state["averaging"])
     parameters = learner.subject.parameters
     with torch.no_grad():
         for name, p in parameters.items():

@@ -30,6 +30,7 @@ class Subject:
         if model in _adapted:
             raise ModelError("The model is being adapted already; call unload() on its adapter first.")
         self.model = model
+        self._settings = settings
         self.phase = Phase()
         self.phase.ranks = ranks
         self._sites = NormSites(model)
@@ -55,6 +56,11 @@ class Subject:
             self.unload(keep=False)
             raise
         self._modules = list(model.modules())
+
+    def normalise_with(self, statistics: str) -> None:
+        """Put layers of another kind, which have seen nothing yet, in the place of the batch norms."""
+        self._sites.swap(WORDS[statistics].build, self._settings, self.phase)
+        self._modules = list(self.model.modules())
 
     @property
     def norms(self) -> dict[str, AdaptiveNorm]:

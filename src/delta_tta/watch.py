@@ -1,4 +1,4 @@
-"""Watches over an adapter: what is not finite never enters the state, and a collapse is undone.
+"""Watches over an adapter: what is not finite never enters the state, a collapse is undone, dependence is heeded.
 
 How a collapse shows without labels. Training moves γ and β a little, so a healthy model answers nearly as its *twin*
 does: the same model with the same statistics, but the source's parameters. That holds whatever fills the view: where
@@ -15,13 +15,15 @@ What is done. The state goes back to where it was when the twin last agreed, or,
 learnt from; and from then on the learning rate is `cooling` times what it was. The parameters alone go back to the
 source where the statistics are good: if the two agreed at the batch before, nothing was learnt with bad parameters yet;
 and where haste alone is to blame, and the two agree on `agreement` of the samples still, they are taken to be good.
+
+Statistics can be wrong though nothing runs away: those of each batch alone, where batches are unlike each other
+(`dependence.py`). Then moving averages take their place until `reset`, and training begins anew.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,9 +31,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from . import dependence
 from . import state as states
 from .guard import Guard
 from .norms.layers import MovingAverage
+from .proportion import Usual
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -58,32 +62,6 @@ def watch_over(settings: Settings, learner: Learner, schedule: Every) -> Watch |
     """Set the guard that the settings ask for."""
     guard = Guard() if settings.guard == "on" else settings.guard
     return Watch(guard, learner, schedule) if isinstance(guard, Guard) else None
-
-
-class Usual:
-    """The source's statistics of the first layer, and how far from them a batch may be."""
-
-    def __init__(self, mean: Tensor, std: Tensor, reach: float) -> None:
-        means, stds = torch.stack((mean, std)).tolist()
-        self._channels = list(zip(means, stds, strict=True))
-        self._limits = [(m - s * reach, m + s * reach, s / reach, s * reach) for m, s in self._channels]
-
-    def left_by(self, mean: Tensor, std: Tensor) -> str | None:
-        """Say in words that a batch is out of all proportion, if it is in most channels.
-
-        In plain numbers: a first layer has few channels, and this is done at every batch.
-        """
-        odd = 0
-        means, stds = torch.stack((mean, std)).tolist()
-        for (low, high, narrow, wide), m, s in zip(self._limits, means, stds, strict=True):
-            if not (low <= m <= high and narrow <= s <= wide):
-                odd += 1
-        if 2 * odd <= len(means):
-            return None
-        pairs = list(zip(self._channels, means, stds, strict=True))
-        width = statistics.median(s / spread for (_, spread), _, s in pairs)
-        off = statistics.median(abs(m - usual) / spread for (usual, spread), m, _ in pairs)
-        return f"out of proportion: features {width:.2g} times as wide as the source's, {off:.2g} widths off"
 
 
 class Watch:
@@ -113,15 +91,21 @@ class Watch:
         self._compared = 0
         self._agreed = 0
         self._drift = 0.0  # at the last verdict
+        self.dependent = False
+        self._unaveraged: dict[str, Any] | None = None  # the state before it was found so at this batch
+        self._labels = torch.empty(0, 0, dtype=torch.int64)  # of the source, see dependence.py
+        self._met = 0  # batches until the stream was found dependent
 
     @contextmanager
-    def undone_if_it_fails(self, mark: dict[str, Any] | None = None) -> Iterator[None]:
-        """Forget, where a batch fails, that it was ever counted: since `mark`, or since now."""
-        mark = self.mark() if mark is None else mark
+    def undone_if_it_fails(self, mark: dict[str, Any] | None) -> Iterator[None]:
+        """Forget, where a batch fails, that it was ever counted: since `mark`, if there is one."""
         try:
             yield
         except BaseException:
-            vars(self).update(mark)
+            unaveraged = self._unaveraged
+            vars(self).update(mark or {})
+            if unaveraged is not None and not self.dependent:
+                states.restore(unaveraged, self._learner, self._schedule)
             raise
 
     def mark(self) -> dict[str, Any]:
@@ -132,6 +116,54 @@ class Watch:
         """Whether the batch's own statistics, which are to normalise it, come from a single sample."""
         learner = self._learner
         return len(x) == 1 and learner.normalises_alone and learner.ranks is None
+
+    def looks_at_the_next(self) -> bool:
+        """Whether the next batch is looked at before it is normalised with its own statistics."""
+        learner = self._learner
+        heeds = learner.may_average and not learner.averaging and self.guard.coherence < 1
+        return heeds and (not dependence.complete(self._labels) or (self._met + 1) % dependence.EVERY == 0)
+
+    def heed_dependence(self, x: Tensor) -> None:
+        """Look at a batch, now and then, before it is normalised; give its own statistics up where they mislead."""
+        due = self.looks_at_the_next()
+        self._unaveraged = None
+        self._met += 1
+        why = self._dependence_in(x) if due else None
+        if why is None:
+            return
+        log.warning("delta-tta: normalising with moving averages from batch %d on: %s", self._met, why)
+        learner = self._learner
+        self._unaveraged = states.capture(learner, self._schedule)
+        learner.average(True)
+        learner.untrain()  # what was learnt was learnt with statistics that mislead
+        self.cool()
+        self.dependent = True
+        self._good, self._judged_at, self._drift, self._next = None, self._batches, 0.0, 0
+        self._asked, self._compared, self._agreed = None, 0, 0
+
+    def _dependence_in(self, x: Tensor) -> str | None:
+        """Return what tells that batches are unlike each other, in words, if they are."""
+        first, later = not len(self._labels), dependence.complete(self._labels)
+        if not later:
+            self._labels = dependence.with_batch(self._labels, self._labelled(x))
+        if first or later:
+            seen = self._learner.first_look(x)
+            return "it shows few classes" if seen is not None and dependence.few_classes(seen) else None
+        excess = dependence.coherence(self._labels)
+        if excess <= self.guard.coherence or dependence.surprise(self._labels) <= dependence.SURE:
+            return None
+        return f"two samples of one batch get the same label more often, by {excess:.2f}, than two of different batches"
+
+    @torch.no_grad()
+    def _labelled(self, x: Tensor) -> Tensor:
+        """Return how many samples of the batch are in each class, as the source labels them; over all ranks."""
+        learner = self._learner
+        logits = learner.logits_of_source(x)
+        counts: list[Tensor | None] = [logits.argmax(1).bincount(minlength=logits.shape[1]).float()]
+        if learner.ranks is not None:
+            counts = learner.ranks.add(counts)
+        assert counts[0] is not None
+        return counts[0].long().cpu()
 
     def verdict(self, x: Tensor, logits: Tensor) -> Verdict | None:
         """Look at a batch before it is answered; return what is wrong if the model has left its twin behind."""
@@ -268,11 +300,14 @@ class Watch:
                        self._compared, self._agreed, self._judged_at],
             "drift": self._drift,
             "good": self._good,
+            "labels": self._labels,
+            "met": self._met,
         }  # fmt: skip
 
     def remember(self, memory: dict[str, Any], batches: int) -> None:
         """Go on from what was saved; where that was without a guard, with so many batches behind the parameters."""
         self.reset()
+        self.dependent = self._learner.averaging
         if not memory:
             self._batches = self._judged_at = batches
             self._drift = self._measured_drift()
@@ -281,4 +316,5 @@ class Watch:
         self._batches, self._next, asked, self._compared, self._agreed, self._judged_at = memory["counts"]
         self._asked = None if asked < 0 else asked
         self._drift, self._good = memory["drift"], memory["good"]
+        self._labels, self._met = memory["labels"], memory["met"]
         self.cool()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sentences import FEW, METHODS, SCHEDULES
+from sentences import FEW, HANDED_OVER, METHODS, SCHEDULES
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
@@ -15,7 +15,8 @@ def device(request):
 
 def pytest_generate_tests(metafunc):
     if "schedule" in metafunc.fixturenames:
-        pairs = [(m, s) for s in SCHEDULES for m in (METHODS if s == "every" else FEW)]
+        methods = {"every": METHODS, "handed over": HANDED_OVER}
+        pairs = [(m, s) for s in SCHEDULES for m in methods.get(s, FEW)]
         ids = [f"{m}-{s}" for m, s in pairs]
         metafunc.parametrize(("method", "schedule"), [(m, SCHEDULES[s]) for m, s in pairs], ids=ids)
     elif "method" in metafunc.fixturenames:

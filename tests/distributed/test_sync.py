@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import delta_tta
+from delta_tta.recipe import parse
 from nets import batches, conv_net, forget_statistics
 
 pytestmark = pytest.mark.xdist_group("sync")  # one launch serves them all
@@ -81,12 +82,15 @@ def check(folder, method, shares, settings):
         for name, value in tensors(rank["state"]):
             assert torch.allclose(value.double(), wanted[name].double(), atol=1e-6, rtol=0), f"{method}{name}"
         assert rank["signals"]["used"] == signals.used
+        own_statistics = parse(method).statistics == "bn" and not settings.keys() & {"guard", "prior"}
+        assert rank["signals"]["dependent"] == signals.dependent == own_statistics  # to this net noise is of one class
         assert rank["signals"]["entropy"] == pytest.approx(signals.entropy, abs=1e-6)
         assert rank["signals"]["loss"] == (None if signals.loss is None else pytest.approx(signals.loss, abs=1e-6))
 
 
 def settings_of(method):
-    return {**SETTINGS, "threshold": 0.15} if method.startswith("pl") else SETTINGS
+    own = {"guard": "off"} if method in ("bn", "tent", "ent-w") else {}  # or it would give them moving averages
+    return {**SETTINGS, **own, "threshold": 0.15} if method.startswith("pl") else {**SETTINGS, **own}
 
 
 @pytest.fixture(scope="module")

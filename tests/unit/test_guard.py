@@ -270,10 +270,10 @@ def test_parameters_three_times_their_size_are_a_collapse_soon_and_not_after_age
     "method", ["tent", "pl", "tent+delta", "ent-w+delta", "eta+delta", "tent+tema", "tent+delta+lame"]
 )
 def test_a_healthy_stream_is_left_alone_bit_for_bit(method, update):
-    """The twin is asked at each batch here; that must change nothing either."""
+    """The twin is asked at each batch here; that must change nothing either. To this net all noise is of one class."""
     settings = {"update": update, "length": 16, "lr": 1e-3}
     free = adapter(method, guard="off", **settings)
-    watched = adapter(method, guard=Guard(every=1, samples=1), **settings)
+    watched = adapter(method, guard=Guard(every=1, samples=1, coherence=1), **settings)
     for x in batches(8):
         assert torch.equal(free(x), watched(x))
     assert watched._watch._batches > 0

@@ -125,7 +125,11 @@ def evaluate(
         **data.describe(),
         "batch size": batch_size,
         "settings": dataclasses.asdict(adapter.settings),
-        "guard": {"refused": signals.refused, "rollbacks": signals.rollbacks},
+        "guard": {
+            "refused": signals.refused,
+            "rollbacks": signals.rollbacks,
+            "dependent": signals.dependent,
+        },
         "versions": {
             "delta-tta": delta_tta.__version__,
             "torch": torch.__version__,

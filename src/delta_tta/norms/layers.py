@@ -144,6 +144,11 @@ class AdaptiveNorm(nn.Module):
         """Return mean and variance of a plain layer that answers as `frozen` does; None: the batch's own."""
         raise NotImplementedError
 
+    def fits(self, state: Mapping[str, Tensor]) -> bool:
+        """Whether moving averages in this place may have remembered it."""
+        width = (self.source.num_features,)
+        return state.keys() == {"mean", "std"} and all(t.shape == width for t in state.values())
+
     def extra_repr(self) -> str:
         """Show the layer's shape, as torch does."""
         return f"{self.source.num_features}"
@@ -293,11 +298,6 @@ class MovingAverage(AdaptiveNorm):
         """Return a copy of the state; nothing before the averages have started."""
         current = self._current()
         return {} if current is None else {"mean": current[0].clone(), "std": current[1].clone()}
-
-    def fits(self, state: Mapping[str, Tensor]) -> bool:
-        """Whether it was remembered by a layer like this one."""
-        width = (self.source.num_features,)
-        return state.keys() == {"mean", "std"} and all(t.shape == width for t in state.values())
 
     def recall(self, state: Mapping[str, Tensor]) -> None:
         """Go on from what was remembered."""
