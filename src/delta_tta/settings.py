@@ -62,8 +62,8 @@ class Settings:
         background: learn in a worker thread after the answer, so that the caller need not wait for it.
         episodic: forget everything before each batch.
         sync: adapt together with the other processes of torch.distributed, as one model on one large batch.
-        guard: "on": never learn from what is not finite, and undo a collapse or haste; "off": neither; or a `Guard` of
-            your own.
+        guard: "on": never learn from what is not finite, undo a collapse or haste, and use moving averages instead of
+            each batch's own statistics where these mislead; "off": nothing of it; or a `Guard` of your own.
     """
 
     optimizer: Literal["sgd", "adam"] = "sgd"

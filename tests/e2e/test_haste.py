@@ -1,4 +1,4 @@
-"""The guard on images: the embedded ones, saturated, one class after the other."""
+"""The guard on images: the embedded ones, saturated, one class after the other or shuffled."""
 
 import math
 
@@ -14,10 +14,18 @@ COUNT = 640
 
 
 @pytest.fixture(scope="module")
-def batches():
-    images = data.Fewer(data.Corrupted(data.demo(), "saturate", severity=5), COUNT)
-    order = stream(images.labels, "DS+CB", rho=0.01, seed=2020)
-    return list(images.batches(list(order), 64))
+def images():
+    return data.Fewer(data.Corrupted(data.demo(), "saturate", severity=5), COUNT)
+
+
+@pytest.fixture(scope="module")
+def batches(images):
+    return list(images.batches(list(stream(images.labels, "DS+CB", rho=0.01, seed=2020)), 64))
+
+
+@pytest.fixture(scope="module")
+def shuffled(images):
+    return list(images.batches(list(stream(images.labels, "IS+CB", seed=2020)), 64))
 
 
 def right(method, batches, **settings):
@@ -45,3 +53,18 @@ def test_ten_times_the_learning_rate_is_noticed_before_it_does_harm(method, batc
     assert model.signals.rollbacks == 1
     assert watched >= source - COUNT / 100
     assert watched > alone
+
+
+@pytest.mark.parametrize("method", ["bn", "tent"])
+def test_statistics_of_each_batch_are_given_up_where_they_mislead_and_only_there(method, batches, shuffled):
+    _, source = right("source", batches)
+    _, alone = right(method, batches, guard="off")
+    model, watched = right(method, batches)
+    assert alone < 0.7 * source
+    assert watched >= source - COUNT / 100
+    assert model.signals.dependent
+
+    _, alone = right(method, shuffled, guard="off")
+    model, watched = right(method, shuffled)
+    assert watched == alone
+    assert not model.signals.dependent
