@@ -26,7 +26,7 @@ import math
 import torch
 from torch import Tensor
 
-from .pace import Look
+from .pace import Look, Start
 
 SAMPLES, BATCHES = 512, 4
 """The first batches are compared: at least so many of them, with at least so many samples."""
@@ -37,11 +37,14 @@ SURE = 5.0
 FEW, SMALL = 0.5, 32
 """The pace below which a batch shows too few classes to be normalised by itself (streams without order, some of them
 imbalanced, had 0.55 and more on validation corruptions); less in batches smaller than this, which are less certain."""
+FAR = 30.0
+"""A shift (`norms/shift.py`) at which labels say nothing, be it of a covered lens or of a source that is lost; those of
+validation corruptions are at most 5."""
 
 
-def few_classes(seen: Look) -> bool:
+def few_classes(seen: Look, begun: Start) -> bool:
     """Whether the batch shows few."""
-    return seen.pace < FEW * min(1.0, seen.size / SMALL)
+    return begun.shift < FAR and seen.pace < FEW * min(1.0, seen.size / SMALL)
 
 
 def complete(labels: Tensor) -> bool:

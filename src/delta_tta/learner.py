@@ -17,7 +17,7 @@ from .errors import InputError, ModelError, SettingError
 from .norms.balanced import Balance, Balanced
 from .norms.statistics import at_least_float32
 from .objectives import Eata, Objective
-from .pace import Look
+from .pace import Look, Start
 from .pacer import Pacer
 from .prediction import Prediction
 from .recipe import Recipe
@@ -132,8 +132,8 @@ class Learner:
             later: the update runs after the caller has the answer; leave to it all that the answer does not need.
         """
         watch = self.watch
-        settled = self.objective is None and all(norm.settled for norm in self.subject.norms.values())
-        if later and settled and not (watch is not None and watch.looks_at_the_next()):
+        looks = watch is not None and watch.looks_at_the_next()
+        if later and not looks and self.objective is None and all(norm.settled for norm in self.subject.norms.values()):
             return self.predict(x), lambda: self.observe(x)[1]()
         self.subject.discard()
         if watch is not None and watch.distrusts(x):
@@ -153,11 +153,11 @@ class Learner:
                 return self.predict(x), lambda: self._not_learnt(done)
         return answer.clone() if later else answer, lambda: self._learn(logits, mark)
 
-    def choose_start(self, x: Tensor) -> Look | None:
-        """Let moving averages that have not started choose where to; return how diverse they found the batch."""
+    def choose_start(self, x: Tensor) -> tuple[Look, Start] | None:
+        """Let moving averages that have not started choose where to; return what they saw of the batch."""
         return self.pacer.choose_start(lambda: self.logits_of_source(x), lambda: self._run_and_forget(x))
 
-    def first_look(self, x: Tensor) -> Look | None:
+    def first_look(self, x: Tensor) -> tuple[Look, Start] | None:
         """Look at a batch as moving averages would that start with it, and leave no trace."""
         self.average(True)
         try:

@@ -144,26 +144,29 @@ class Watch:
     def _dependence_in(self, x: Tensor) -> str | None:
         """Return what tells that batches are unlike each other, in words, if they are."""
         first, later = not len(self._labels), dependence.complete(self._labels)
-        if not later:
-            self._labels = dependence.with_batch(self._labels, self._labelled(x))
         if first or later:
             seen = self._learner.first_look(x)
-            return "it shows few classes" if seen is not None and dependence.few_classes(seen) else None
+            if seen is not None and dependence.few_classes(*seen):
+                return "it shows few classes"
+        if later:
+            return None
+        self._let_the_source_label(x)
         excess = dependence.coherence(self._labels)
         if excess <= self.guard.coherence or dependence.surprise(self._labels) <= dependence.SURE:
             return None
         return f"two samples of one batch get the same label more often, by {excess:.2f}, than two of different batches"
 
     @torch.no_grad()
-    def _labelled(self, x: Tensor) -> Tensor:
-        """Return how many samples of the batch are in each class, as the source labels them; over all ranks."""
+    def _let_the_source_label(self, x: Tensor) -> None:
+        """Count how many samples of the batch are in each class, over all ranks; leave out what is no image."""
         learner = self._learner
-        logits = learner.logits_of_source(x)
+        logits, spread, distance = learner.pacer.measured(lambda: learner.logits_of_source(x))
         counts: list[Tensor | None] = [logits.argmax(1).bincount(minlength=logits.shape[1]).float()]
         if learner.ranks is not None:
             counts = learner.ranks.add(counts)
         assert counts[0] is not None
-        return counts[0].long().cpu()
+        if distance < dependence.FAR * spread:
+            self._labels = dependence.with_batch(self._labels, counts[0].long().cpu())
 
     def verdict(self, x: Tensor, logits: Tensor) -> Verdict | None:
         """Look at a batch before it is answered; return what is wrong if the model has left its twin behind."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import delta_tta
 from delta_tta import Guard, dependence
 from delta_tta.norms.layers import BatchStatistics, MovingAverage
-from delta_tta.pace import Look
+from delta_tta.pace import Look, Start
 from nets import bright, channel_net, flatten
 
 SIZE = 40
@@ -136,8 +136,19 @@ def test_a_source_that_fails_differently_from_place_to_place_is_no_order():
 
 @pytest.mark.parametrize(("size", "limit"), [(64, 0.5), (16, 0.25)])
 def test_small_batches_show_few_classes_less_easily(size, limit):
-    assert dependence.few_classes(Look(size, limit - 0.01, 0.0))
-    assert not dependence.few_classes(Look(size, limit, 0.0))
+    near, far = Start(0.0, 0.0, 1.0, 1.0), Start(0.0, 0.0, 1.0, dependence.FAR)
+    assert dependence.few_classes(Look(size, limit - 0.01, 0.0), near)
+    assert not dependence.few_classes(Look(size, limit, 0.0), near)
+    assert not dependence.few_classes(Look(size, limit - 0.01, 0.0), far)
+
+
+@pytest.mark.parametrize("dark", [0, 3])
+def test_a_covered_lens_is_no_order(dark):
+    free, watched = adapter("bn", guard="off"), adapter("bn")
+    for i, x in enumerate(images(mixed(24))):
+        image = torch.full_like(x, 0.5) if i == dark else x
+        assert torch.equal(free(image), watched(image))
+    assert not watched.signals.dependent
 
 
 @pytest.mark.parametrize("method", OWN_STATISTICS)

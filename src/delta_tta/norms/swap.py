@@ -52,6 +52,7 @@ class NormSites:
         self.originals: dict[str, _BatchNorm] = {}
         self._places: dict[str, list[tuple[nn.Module, str]]] = {}
         self.replacements: dict[str, AdaptiveNorm] = {}
+        self._made: dict[type[AdaptiveNorm], dict[str, AdaptiveNorm]] = {}
         names: dict[int, str] = {}
         if isinstance(model, _BatchNorm):
             raise ModelError("The model is a norm layer itself, which cannot be replaced; put it into nn.Sequential.")
@@ -65,14 +66,21 @@ class NormSites:
                     self._places.setdefault(name, []).append((parent, child_name))
 
     def swap(self, kind: type[AdaptiveNorm], settings: Settings, phase: Phase) -> None:
-        """Replace every batch norm; on any error the model is as it was."""
+        """Replace every batch norm by a layer that has seen nothing; on any error the model is as it was."""
+        if kind not in self._made:
+            self._made[kind] = self._make(kind, settings, phase)
+        for name, layer in self._made[kind].items():  # the same ones each time: a compiled model knows them
+            layer.reset()
+            self._put(name, layer)
+        self.replacements = self._made[kind]
+
+    def _make(self, kind: type[AdaptiveNorm], settings: Settings, phase: Phase) -> dict[str, AdaptiveNorm]:
         layers = {name: kind(layer, _tail_of(name, layer), settings, phase) for name, layer in self.originals.items()}
         for name, layer in layers.items():
             for attribute, hooks in vars(self.originals[name]).items():
                 if attribute.startswith(("_forward_hooks", "_forward_pre_hooks")):
                     setattr(layer, attribute, hooks)  # shared: a user's hooks go on working, and can be removed
-            self._put(name, layer)
-        self.replacements = layers
+        return layers
 
     def restore(self) -> None:
         """Put the original layers back."""
