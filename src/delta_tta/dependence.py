@@ -2,7 +2,7 @@
 
 A method that normalises with each batch's own statistics takes every batch for a fair sample of the stream. Where one
 class follows another it is not, and such a method loses tens of points without anything running away. Its own labels do
-not show it, as it makes every batch look diverse; the source's do, however weak it is: in a stream without order two
+not show it, as it makes every batch look diverse; the source's do: in a stream without order two
 samples of one batch get the same label as often as two samples of different batches. With n_b samples in batch b, and
 h_b of them in each class as the source labels them,
 
@@ -26,7 +26,7 @@ import math
 import torch
 from torch import Tensor
 
-from .pace import Look, Start
+from .pace import Look
 
 SAMPLES, BATCHES = 512, 4
 """The first batches are compared: at least so many of them, with at least so many samples."""
@@ -37,14 +37,11 @@ SURE = 5.0
 FEW, SMALL = 0.5, 32
 """The pace below which a batch shows too few classes to be normalised by itself (streams without order, some of them
 imbalanced, had 0.55 and more on validation corruptions); less in batches smaller than this, which are less certain."""
-FAR = 30.0
-"""A shift (`norms/shift.py`) at which labels say nothing, be it of a covered lens or of a source that is lost; those of
-validation corruptions are at most 5."""
 
 
-def few_classes(seen: Look, begun: Start) -> bool:
+def few_classes(seen: Look) -> bool:
     """Whether the batch shows few."""
-    return begun.shift < FAR and seen.pace < FEW * min(1.0, seen.size / SMALL)
+    return seen.pace < FEW * min(1.0, seen.size / SMALL)
 
 
 def complete(labels: Tensor) -> bool:

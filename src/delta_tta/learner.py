@@ -17,7 +17,7 @@ from .errors import InputError, ModelError, SettingError
 from .norms.balanced import Balance, Balanced
 from .norms.statistics import at_least_float32
 from .objectives import Eata, Objective
-from .pace import Look, Start
+from .pace import Look
 from .pacer import Pacer
 from .prediction import Prediction
 from .recipe import Recipe
@@ -153,11 +153,11 @@ class Learner:
                 return self.predict(x), lambda: self._not_learnt(done)
         return answer.clone() if later else answer, lambda: self._learn(logits, mark)
 
-    def choose_start(self, x: Tensor) -> tuple[Look, Start] | None:
-        """Let moving averages that have not started choose where to; return what they saw of the batch."""
+    def choose_start(self, x: Tensor) -> Look | None:
+        """Let moving averages that have not started choose where to; return how diverse they found the batch."""
         return self.pacer.choose_start(lambda: self.logits_of_source(x), lambda: self._run_and_forget(x))
 
-    def first_look(self, x: Tensor) -> tuple[Look, Start] | None:
+    def first_look(self, x: Tensor) -> Look | None:
         """Look at a batch as moving averages would that start with it, and leave no trace."""
         self.average(True)
         try:

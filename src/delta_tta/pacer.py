@@ -37,9 +37,7 @@ class Pacer:
         self.memory = {}
         self._start: Start | None = None
 
-    def choose_start(
-        self, of_source: Callable[[], Tensor], from_there: Callable[[], Tensor]
-    ) -> tuple[Look, Start] | None:
+    def choose_start(self, of_source: Callable[[], Tensor], from_there: Callable[[], Tensor]) -> Look | None:
         """Let averages that have not started do so between the source and this batch; return what was seen of it.
 
         What the source predicts tells how diverse the batch is. A source that fails may see few classes where there are
@@ -53,28 +51,22 @@ class Pacer:
         if not chooses or all(norm.settled for norm in self.subject.norms.values()):
             return None
         phase = self.subject.phase
-        logits, *off = self.measured(of_source)
-        seen = self._look(logits)
+        told: list[tuple[AdaptiveNorm, Tensor]] = []
+        phase.sums = told
+        try:
+            seen = self._look(of_source())
+        finally:
+            phase.sums = None
         phase.start = seen.pace
         seen = seen.best(self._look(from_there()))
-        self._start = pace.start(seen, *off)
-        if seen.size < TRUSTED_SAMPLES:
-            self._start = self._start.at_source()  # as the layers do
-        phase.start = self._start.share
-        return seen, self._start
-
-    def measured(self, of_source: Callable[[], Tensor]) -> tuple[Tensor, float, float]:
-        """Run the source; return its logits, and Σ v and Σ d of the batch (`norms/shift.py`) over all ranks."""
-        told: list[tuple[AdaptiveNorm, Tensor]] = []
-        self.subject.phase.sums = told
-        try:
-            logits = of_source()
-        finally:
-            self.subject.phase.sums = None
         totals: Sequence[Tensor | None] = [total for _, total in told]
         if self.ranks is not None:
             totals = self.ranks.add(totals)
-        return logits, *spread_and_distance([norm for norm, _ in told], totals)
+        self._start = pace.start(seen, *spread_and_distance([norm for norm, _ in told], totals))
+        if seen.size < TRUSTED_SAMPLES:
+            self._start = self._start.at_source()  # as the layers do
+        phase.start = self._start.share
+        return seen
 
     def follow(self, p: Tensor) -> None:
         """Say how far the averages follow this batch, given its probabilities, and remember its classes."""

@@ -94,7 +94,7 @@ class Watch:
         self.dependent = False
         self._unaveraged: dict[str, Any] | None = None  # the state before it was found so at this batch
         self._labels = torch.empty(0, 0, dtype=torch.int64)  # of the source, see dependence.py
-        self._met = 0  # batches until the stream was found dependent
+        self._met = 0  # batches, to look at one in so many
 
     @contextmanager
     def undone_if_it_fails(self, mark: dict[str, Any] | None) -> Iterator[None]:
@@ -146,7 +146,7 @@ class Watch:
         first, later = not len(self._labels), dependence.complete(self._labels)
         if first or later:
             seen = self._learner.first_look(x)
-            if seen is not None and dependence.few_classes(*seen):
+            if seen is not None and dependence.few_classes(seen):
                 return "it shows few classes"
         if later:
             return None
@@ -158,15 +158,14 @@ class Watch:
 
     @torch.no_grad()
     def _let_the_source_label(self, x: Tensor) -> None:
-        """Count how many samples of the batch are in each class, over all ranks; leave out what is no image."""
+        """Count how many samples of the batch are in each class, over all ranks."""
         learner = self._learner
-        logits, spread, distance = learner.pacer.measured(lambda: learner.logits_of_source(x))
+        logits = learner.logits_of_source(x)
         counts: list[Tensor | None] = [logits.argmax(1).bincount(minlength=logits.shape[1]).float()]
         if learner.ranks is not None:
             counts = learner.ranks.add(counts)
         assert counts[0] is not None
-        if distance < dependence.FAR * spread:
-            self._labels = dependence.with_batch(self._labels, counts[0].long().cpu())
+        self._labels = dependence.with_batch(self._labels, counts[0].long().cpu())
 
     def verdict(self, x: Tensor, logits: Tensor) -> Verdict | None:
         """Look at a batch before it is answered; return what is wrong if the model has left its twin behind."""
@@ -319,5 +318,5 @@ class Watch:
         self._batches, self._next, asked, self._compared, self._agreed, self._judged_at = memory["counts"]
         self._asked = None if asked < 0 else asked
         self._drift, self._good = memory["drift"], memory["good"]
-        self._labels, self._met = memory["labels"], memory["met"]
+        self._labels, self._met = memory["labels"].cpu(), memory["met"]
         self.cool()

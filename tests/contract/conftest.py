@@ -3,7 +3,14 @@
 import pytest
 import torch
 
+from delta_tta import dependence
 from sentences import FEW, HANDED_OVER, METHODS, SCHEDULES
+
+
+@pytest.fixture(autouse=True)
+def no_batch_is_too_small_to_be_handed_over(monkeypatch):
+    monkeypatch.setattr(dependence, "SMALL", 1)
+
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 

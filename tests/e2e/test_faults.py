@@ -56,13 +56,13 @@ def test_a_limit_on_the_size_of_files_stops_no_stream_and_leaves_no_half_file(li
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A disk of 64 KiB."""
+    """A disk of 80 KiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if sys.platform != "linux" or os.getuid() != 0:
         pytest.skip("only root can mount a small disk")
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", "size=80k", "tmpfs", folder], capture_output=True, text=True
     )
     if mounted.returncode:
         pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
