@@ -158,14 +158,18 @@ class Watch:
 
     @torch.no_grad()
     def _let_the_source_label(self, x: Tensor) -> None:
-        """Count how many samples of the batch are in each class, over all ranks."""
+        """Count how many samples of the batch are in each class, over all ranks; none if a row has no label."""
         learner = self._learner
         logits = learner.logits_of_source(x)
-        counts: list[Tensor | None] = [logits.argmax(1).bincount(minlength=logits.shape[1]).float()]
+        classes = logits.shape[1]
+        labels = logits.argmax(1).masked_fill(~logits.amax(1).isfinite(), classes)
+        counts: list[Tensor | None] = [labels.bincount(minlength=classes + 1).float()]
         if learner.ranks is not None:
             counts = learner.ranks.add(counts)
         assert counts[0] is not None
-        self._labels = dependence.with_batch(self._labels, counts[0].long().cpu())
+        *labelled, without = counts[0].long().tolist()
+        if any(labelled) and not without:
+            self._labels = dependence.with_batch(self._labels, torch.tensor(labelled))
 
     def verdict(self, x: Tensor, logits: Tensor) -> Verdict | None:
         """Look at a batch before it is answered; return what is wrong if the model has left its twin behind."""
