@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from delta_tta.bench.engine import Workers
 from delta_tta.bench.evaluate import Result
 from delta_tta.bench.experiment import Cell
 from delta_tta.bench.lab import Lab
 from delta_tta.bench.runner import Plan, Tally, default_cache, run
 from delta_tta.bench.store import Store
+from delta_tta.commands.executing import engine_maker
 from delta_tta.settings import CAUTIOUS
 
 OURS = tuple(CAUTIOUS.items())
@@ -25,7 +25,7 @@ def with_seed(cell: Cell, seed: int) -> Cell:
 
 
 def results(cells: Sequence[Cell], path: Path, workers: int) -> Callable[[Cell], Result]:
-    """Run what is missing in the store; return how to ask for a cell's result."""
+    """Run what is missing in the store, in so many processes or in this one; return how to ask for a cell's result."""
     lab = Lab(default_cache())
     plan, said = Plan.of(list(dict.fromkeys(cells)), lab), 0
 
@@ -36,7 +36,7 @@ def results(cells: Sequence[Cell], path: Path, workers: int) -> Callable[[Cell],
             print(f"{tally.done} of {tally.total} cells", file=sys.stderr, flush=True)
 
     with Store(path) as store:
-        tally = run(plan, store, Workers(lab.cache, workers), show)
+        tally = run(plan, store, engine_maker("local", lab.cache, workers)(), show)
         if tally.failed:
             sys.exit("\n".join(tally.failed.values()))
         found = {key: result for key, _, result in store.results(plan.cells)}

@@ -19,7 +19,11 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
     [
         ("sync.py", ["--rounds", "1"], "| eta+delta |"),
         ("estimate.py", [], "| all |"),
-        ("guard.py", ["--corruptions", "saturate", "--images", "40", "--cases", "2"], "| learning rate × 100 |"),
+        (
+            "guard.py",
+            ["--corruptions", "saturate", "--images", "40", "--cases", "2", "--workers", "0"],
+            "| learning rate × 100 |",
+        ),
     ],
 )
 def test_a_benchmark_prints_its_table(name, arguments, words, tmp_path):
@@ -52,12 +56,12 @@ def test_the_map_of_degradation(monkeypatch, tmp_path):
 
 
 def test_the_map_judges_again_what_was_below_source(monkeypatch, tmp_path, capsys):
-    """On sixteen streams of 100 images, most of which this method makes worse."""
+    """On sixteen streams of 60 images, most of which this method makes worse."""
     monkeypatch.syspath_prepend(FOLDER)
     import degradation
 
-    asked = ["--images", "100", "--batch-sizes", "16", "--corruptions", "saturate", "--methods", "bn", "--cells"]
-    places = ["--store", str(tmp_path / "map.db"), "--out", str(tmp_path / "map.png")]
+    asked = ["--images", "60", "--batch-sizes", "16", "--corruptions", "saturate", "--methods", "bn", "--cells"]
+    places = ["--store", str(tmp_path / "map.db"), "--out", str(tmp_path / "map.png"), "--workers", "0"]
     monkeypatch.setattr("sys.argv", ["degradation.py", *asked, *places, "--again", "2021", "2022"])
     degradation.main()
     judged = capsys.readouterr().out.split("| cells below Source |")[1].splitlines()
@@ -75,7 +79,7 @@ def test_the_guards_table_is_a_mean_over_seeds(monkeypatch, tmp_path, capsys):
     import guard
 
     monkeypatch.setattr(guard, "CASES", (guard.Case("as set", ("tema",), guard.SCENARIOS[3:4]),))
-    place = ["--images", "40", "--corruptions", "fog", "--store", str(tmp_path / "guard.db")]
+    place = ["--images", "40", "--corruptions", "fog", "--store", str(tmp_path / "guard.db"), "--workers", "0"]
 
     def accuracies(*seeds):
         monkeypatch.setattr("sys.argv", ["guard.py", *place, "--cells", "--seeds", *seeds])

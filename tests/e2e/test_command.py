@@ -20,7 +20,7 @@ def run(*arguments, code=0):
 
 def test_the_demo_shows_the_papers_point(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shown = run("demo", "--json", "--images", "800")
+    shown = run("demo", "--json", "--images", "600", "--workers", "0")
     cells = {(r["method"], r["stream"].split()[0].rstrip(",")): r for r in json.loads(shown.stdout)}
     score = {key: 100 * r["class_mean_accuracy"] for key, r in cells.items()}
     assert len(cells) == 20
@@ -47,7 +47,8 @@ def test_the_demo_shows_the_papers_point(tmp_path, monkeypatch):
 
 
 def test_compare_takes_the_papers_behaviour_or_ours():
-    asked = ("compare", "tema", "--scenario", "DS+CB,rho=0.1", "-c", "fog", "-b", "100", "--images", "500", "--json")
+    asked = ("compare", "tema", "--scenario", "DS+CB,rho=0.1", "-c", "fog", "-b", "100", "--images", "500", "--json",
+             "--workers", "0")  # fmt: skip
     theirs, ours = (json.loads(run(*asked, *more).stdout)[0] for more in ((), ("--defaults",)))
     assert theirs["samples"] == ours["samples"] == 500
     assert "settings" not in theirs["cell"] or "pace" not in theirs["cell"]["settings"]
