@@ -4,10 +4,11 @@ import copy
 import itertools
 import logging
 import random
+import statistics
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import delta_tta
@@ -40,11 +41,38 @@ def test_coherence_counts_pairs(counts):
     assert dependence.coherence(torch.tensor(counts)) == pytest.approx(expected, abs=1e-12)
 
 
-def test_surprise_is_chi_squared_in_its_own_deviations():
-    """Expected are 15 in each place, off by 5: 4 · 25 / 15, with one degree of freedom (mean 1, variance 2)."""
-    assert dependence.surprise(torch.tensor([[10, 20, 0], [20, 10, 0]])) == pytest.approx((20 / 3 - 1) / 2**0.5)
-    assert dependence.surprise(torch.tensor([[10, 0], [20, 0]])) == 0  # a source that knows one class says nothing
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=4, max_size=6))
+def test_surprise_is_in_deviations_over_all_ways_to_deal_the_samples(samples):
+    batches, labels = zip(*samples, strict=True)
+
+    def dealt(labels):
+        found = torch.zeros(3, 3, dtype=torch.int64)
+        for batch, label in zip(batches, labels, strict=True):
+            found[batch, label] += 1
+        return found
+
+    ways = [dependence.coherence(dealt(way)) for way in itertools.permutations(labels)]
+    deviation = statistics.pstdev(ways)
+    assert statistics.fmean(ways) == pytest.approx(0, abs=1e-9)
+    expected = dependence.coherence(dealt(labels)) / deviation if deviation > 1e-9 else 0
+    assert dependence.surprise(dealt(labels)) == pytest.approx(expected, abs=1e-6)
+
+
+def test_what_could_not_be_otherwise_is_no_surprise():
+    assert dependence.surprise(torch.tensor([[10, 0], [20, 0]])) == 0  # a source that knows one class
     assert dependence.surprise(torch.tensor([[10, 20]])) == 0
+    assert dependence.surprise(torch.empty(0, 0, dtype=torch.int64)) == 0
+
+
+@pytest.mark.parametrize("sizes", [[250, *[4] * 65], [4] * 128, [16, 120] * 4])
+def test_batches_of_any_sizes_without_order_are_no_surprise(sizes):
+    rng = random.Random(0)
+    streams = [table([rng.choices(range(10), [50, *[1] * 9], k=size) for size in sizes]) for _ in range(200)]
+    found = [dependence.surprise(each) for each in streams]
+    assert statistics.fmean(found) == pytest.approx(0, abs=0.2)
+    assert statistics.pstdev(found) == pytest.approx(1, abs=0.2)
+    assert sum(each > dependence.SURE for each in found) <= 2
 
 
 @pytest.mark.parametrize("weights", [[1] * 10, [20, 10, 5, 3, 2, 1, 1, 1, 1, 1], [50, *[1] * 9]])
