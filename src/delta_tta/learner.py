@@ -166,7 +166,7 @@ class Learner:
             self.average(False)
 
     def _undone_if_it_fails(self, mark: dict[str, Any] | None) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self.watch is None else self.watch.undone_if_it_fails(mark)
+        return contextlib.nullcontext() if self.watch is None or mark is None else self.watch.undone_if_it_fails(mark)
 
     def _run_and_forget(self, x: Tensor) -> Tensor:
         """Answer as the first batch would, and leave no trace."""

@@ -134,7 +134,8 @@ def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
     ):
         raise StateError("The state is damaged: its Fisher information belongs to other parameters.")
     remembered = {"refused", "rollbacks", "counts", "drift", "good", "labels", "met"}
-    if state["guard"] and state["guard"].keys() != remembered:
+    guard = state["guard"]
+    if guard and (guard.keys() != remembered or guard["labels"].dim() != 2 or guard["labels"].dtype != torch.int64):
         raise StateError("The state is damaged: what its guard remembers makes no sense.")
     if cache is not None and not isinstance(cache, Tensor):
         raise StateError("The state is damaged: its cached samples are not a tensor.")
@@ -159,7 +160,7 @@ def _memory_fits(memory: dict[str, Tensor], classes: int, shapes: dict[str, torc
 
 
 def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None:
-    """Write a checked state into a learner that was just reset."""
+    """Write a checked state into a learner that was just reset, or that gets other layers by it."""
     like = next(learner.subject.model.parameters(), torch.empty(0))
 
     def to_model(x: Tensor) -> Tensor:
@@ -174,6 +175,7 @@ def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None
     for name, pair in state["statistics"].items():
         averages[name].recall({key: follow(to_model, value).clone() for key, value in pair.items()})
     if learner.optimizer is not None:
+        learner.optimizer.state.clear()
         for name, values in state["optimizer"].items():
             learner.optimizer.state[parameters[name]] = _copied(values)
     learner.objective_memory = _copied(state["objective"])

@@ -91,20 +91,19 @@ class Watch:
         self._compared = 0
         self._agreed = 0
         self._drift = 0.0  # at the last verdict
-        self.dependent = False
         self._unaveraged: dict[str, Any] | None = None  # the state before it was found so at this batch
         self._labels = torch.empty(0, 0, dtype=torch.int64)  # of the source, see dependence.py
         self._met = 0  # batches, to look at one in so many
 
     @contextmanager
-    def undone_if_it_fails(self, mark: dict[str, Any] | None) -> Iterator[None]:
-        """Forget, where a batch fails, that it was ever counted: since `mark`, if there is one."""
+    def undone_if_it_fails(self, mark: dict[str, Any]) -> Iterator[None]:
+        """Forget, where a batch fails, that it was ever counted, and that it gave its statistics up."""
         try:
             yield
         except BaseException:
             unaveraged = self._unaveraged
-            vars(self).update(mark or {})
-            if unaveraged is not None and not self.dependent:
+            vars(self).update(mark)
+            if unaveraged is not None:
                 states.restore(unaveraged, self._learner, self._schedule)
             raise
 
@@ -137,7 +136,6 @@ class Watch:
         learner.average(True)
         learner.untrain()  # what was learnt was learnt with statistics that mislead
         self.cool()
-        self.dependent = True
         self._good, self._judged_at, self._drift, self._next = None, self._batches, 0.0, 0
         self._asked, self._compared, self._agreed = None, 0, 0
 
@@ -313,7 +311,6 @@ class Watch:
     def remember(self, memory: dict[str, Any], batches: int) -> None:
         """Go on from what was saved; where that was without a guard, with so many batches behind the parameters."""
         self.reset()
-        self.dependent = self._learner.averaging
         if not memory:
             self._batches = self._judged_at = batches
             self._drift = self._measured_drift()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import delta_tta
 from delta_tta import Guard, dependence
-from delta_tta.norms.layers import BatchStatistics, MovingAverage
+from delta_tta.norms.layers import BatchStatistics, MovingAverage, Tbr, Tema
 from delta_tta.pace import Look
 from nets import bright, channel_net, flatten
 
@@ -265,6 +265,109 @@ def test_a_model_taken_out_has_the_averages():
     plain = watched.unload(keep=True)
     assert type(plain[0]) is torch.nn.BatchNorm2d
     assert torch.allclose(plain(x), expected, atol=1e-5)
+
+
+def weakly_ordered(count):
+    """Batches of all classes with seven samples of one class: too little for a verdict in a few batches."""
+    return [[*labels[:-7], *[b % 10] * 7] for b, labels in enumerate(mixed(count))]
+
+
+def first_dependent(model, stream):
+    return next((i for i, x in enumerate(stream, 1) if model(x) is not None and model.signals.dependent), None)
+
+
+def test_weak_evidence_adds_up_over_a_saved_state():
+    stream = images(weakly_ordered(12))
+    noticed = first_dependent(adapter("bn"), stream)
+    assert noticed is not None
+    assert noticed > 4
+    first, second = adapter("bn"), adapter("bn")
+    assert first_dependent(first, stream[: noticed - 1]) is None
+    second.load_state_dict(first.state_dict())
+    assert first_dependent(second, stream[noticed - 1 :]) == 1
+    assert first_dependent(adapter("bn"), stream[noticed - 1 : noticed + 1]) is None, "these alone are too few"
+
+
+def test_less_coherence_than_allowed_is_left_alone():
+    stream = images(weakly_ordered(12))
+    assert first_dependent(adapter("bn", guard=Guard(coherence=0.5)), stream) is None
+    assert first_dependent(adapter("bn", guard=Guard(coherence=0.5)), [*images(mixed(1)), *images(in_turn(6))]) == 3
+
+
+def test_a_few_samples_are_no_evidence_though_their_batches_are_of_one_class():
+    stream = [x[:2] for x in images(in_turn(20))]
+    noticed = first_dependent(adapter("bn", update="every"), stream)
+    assert noticed is not None
+    assert noticed > 4
+
+
+def test_a_method_without_a_loss_gets_tema_and_one_with_a_loss_tbr():
+    for method, layer in (("bn", Tema), ("tent", Tbr)):
+        model = adapter(method)
+        model(images(in_turn(1))[0])
+        assert type(model.model[0]) is layer
+
+
+@pytest.mark.parametrize("method", OWN_STATISTICS)
+def test_the_background_comes_to_the_same_bits(method):
+    stream = images([*mixed(3), *in_turn(9)])
+    front, behind = adapter(method), adapter(method, background=True)
+    assert all(torch.equal(front(x), behind(x)) for x in stream)
+    assert front.signals.dependent
+    ours, theirs = (flatten(each.state_dict()) for each in (front, behind))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+
+
+def rate(model):
+    return model._learner.optimizer.param_groups[0]["lr"]
+
+
+def test_a_collapse_before_and_one_after_are_undone_and_the_rate_stays_down():
+    wild = 30.0
+    model = adapter("tent", lr=wild, guard=Guard(cooling=0.1))
+    for x in images(mixed(3)):
+        model(x)
+    assert model.signals.rollbacks == 1
+    assert not model.signals.dependent
+    assert rate(model) == pytest.approx(0.1 * wild)
+    for x in images(in_turn(4)):
+        model(x)
+    assert model.signals.dependent
+    assert rate(model) == pytest.approx(wild * 0.1**model.signals.rollbacks)
+    before = model.signals.rollbacks
+    with torch.no_grad():
+        for p in model._learner.subject.parameters.values():
+            p.mul_(-3)
+    for x in images(mixed(40, seed=1)):
+        model(x)
+    assert model.signals.rollbacks > before
+    assert model.signals.dependent
+    assert isinstance(model.model[0], MovingAverage)
+    assert right(model, mixed(4, seed=2)) > 0.9
+
+
+def test_a_gradient_that_fails_after_the_statistics_were_given_up_changes_nothing():
+    stream = images(in_turn(3))
+    model = adapter("tent")
+    state = model.state_dict()
+
+    def fail(*_):
+        raise StopError
+
+    def spoil(_layer, _images, logits):
+        if logits.requires_grad:
+            logits.register_hook(fail)
+
+    hook = model.model[-1].register_forward_hook(spoil)
+    with pytest.raises(StopError):
+        model(stream[0])
+    hook.remove()
+    assert model.state_dict()["checksum"] == state["checksum"]
+    assert not model.signals.dependent
+    assert isinstance(model.model[0], BatchStatistics)
+    straight = adapter("tent")
+    assert all(torch.equal(model(x), straight(x)) for x in stream)
 
 
 class StopError(Exception):
