@@ -175,7 +175,6 @@ def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None
     for name, pair in state["statistics"].items():
         averages[name].recall({key: follow(to_model, value).clone() for key, value in pair.items()})
     if learner.optimizer is not None:
-        learner.optimizer.state.clear()
         for name, values in state["optimizer"].items():
             learner.optimizer.state[parameters[name]] = _copied(values)
     learner.objective_memory = _copied(state["objective"])
