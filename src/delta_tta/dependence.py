@@ -15,7 +15,8 @@ which is known exactly (Mantel, 1967), for few classes and unequal batches, too.
 
 A source that prefers one class here and another there, as it does where one corruption follows another, looks the same.
 So batches are compared at the start of a stream alone. For order that comes later a batch is looked at now and then
-by itself, as is the first one: does it show few classes to moving averages that would start with it (`pace.py`)?
+by itself, as is the first one: does it show few classes, to the source or to moving averages that would start with it,
+whichever are more certain (`pacer.py`)?
 
 Ours, not the paper's.
 """
@@ -37,9 +38,9 @@ EVERY = 512
 SURE = 5.0
 """Standard deviations. A sum of squares has a long tail: of simulated streams without order some reached 5, in the
 worst case, two classes, one in a hundred. They lose little, as moving averages do not need order."""
-FEW, SMALL = 0.5, 32
+FEW, SMALL = 0.4, 32
 """The pace below which a batch shows too few classes to be normalised by itself (streams without order, some of them
-imbalanced, had 0.55 and more on validation corruptions); less in batches smaller than this, which are less certain."""
+imbalanced, had 0.43 and more on validation corruptions); less in batches smaller than this, which are less certain."""
 
 
 def few_classes(seen: Look) -> bool:

@@ -41,7 +41,8 @@ class Pacer:
         """Let averages that have not started do so between the source and this batch; return what was seen of it.
 
         What the source predicts tells how diverse the batch is. A source that fails may see few classes where there are
-        many, so the model looks again from a start so chosen.
+        many, so the model looks again from a start so chosen. That may see many where there are few, and averages that
+        are told so are freer to follow the next batches; returned is the more certain of the two looks.
 
         Args:
             of_source: runs the source on the batch and returns its logits.
@@ -54,11 +55,12 @@ class Pacer:
         told: list[tuple[AdaptiveNorm, Tensor]] = []
         phase.sums = told
         try:
-            seen = self._look(of_source())
+            seen, doubt = self._look(of_source())
         finally:
             phase.sums = None
         phase.start = seen.pace
-        seen = seen.best(self._look(from_there()))
+        again, doubt_again = self._look(from_there())
+        certain, seen = again if doubt_again < doubt else seen, seen.best(again)
         totals: Sequence[Tensor | None] = [total for _, total in told]
         if self.ranks is not None:
             totals = self.ranks.add(totals)
@@ -66,7 +68,7 @@ class Pacer:
         if seen.size < TRUSTED_SAMPLES:
             self._start = self._start.at_source()  # as the layers do
         phase.start = self._start.share
-        return seen
+        return certain
 
     def follow(self, p: Tensor) -> None:
         """Say how far the averages follow this batch, given its probabilities, and remember its classes."""
@@ -80,10 +82,12 @@ class Pacer:
             self.memory = pace.first_memory(p, start.at_source() if self.settings.init == "inherit" else start)
         phase.reach = pace.reach(self.memory)
 
-    def _look(self, logits: Tensor) -> Look:
+    def _look(self, logits: Tensor) -> tuple[Look, float]:
+        """Look at predictions of all ranks; return how uncertain they are, too."""
         if self.ranks is not None:
             logits = self.ranks.join(at_least_float32(logits))
-        return pace.look(Prediction(logits).p, self.memory)
+        prediction = Prediction(logits)
+        return pace.look(prediction.p, self.memory), float(prediction.entropy.mean())
 
     def _distance(self) -> float:
         """Of this batch from the source, over the layers that met it."""

@@ -68,7 +68,7 @@ def test_the_quickstart_runs(tmp_path, monkeypatch):
     for example in examples("docs/quickstart.md"):
         exec(example, names)
     shares = names["shares"]
-    assert shares["source"] < shares["tent"] < shares["tent+delta"]  # as the page says
+    assert all(share > shares["source"] + 0.15 for method, share in shares.items() if method != "source")  # as it says
     assert not isinstance(names["plain"], delta_tta.Adapter)
 
 

@@ -162,7 +162,22 @@ def test_a_source_that_fails_differently_from_place_to_place_is_no_order():
     assert own.max() > 3 * SIZE / 10
 
 
-@pytest.mark.parametrize(("size", "limit"), [(64, 0.5), (16, 0.25)])
+@pytest.mark.parametrize(("sharpness", "few"), [((9, 2), True), ((2, 9), False)])
+def test_of_two_looks_the_more_certain_one_counts(sharpness, few):
+    """The source sees one class, the model from a start so chosen all of them."""
+    one, all_of_them = torch.eye(10)[[0] * SIZE], torch.eye(10).repeat(SIZE // 10, 1)
+    learner, x = adapter("tema")._learner, images(in_turn(1))[0]
+
+    def source_sees():
+        learner.logits_of_source(x)
+        return sharpness[0] * one
+
+    seen = learner.pacer.choose_start(source_sees, lambda: sharpness[1] * all_of_them)
+    assert seen.pace == pytest.approx(0.1 if few else 1.0, abs=0.01)
+    assert dependence.few_classes(seen) == few
+
+
+@pytest.mark.parametrize(("size", "limit"), [(64, 0.4), (16, 0.2)])
 def test_small_batches_show_few_classes_less_easily(size, limit):
     assert dependence.few_classes(Look(size, limit - 0.01, 0.0))
     assert not dependence.few_classes(Look(size, limit, 0.0))
