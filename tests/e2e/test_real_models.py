@@ -65,7 +65,8 @@ def test_bn_equals_the_models_own_train_mode_norms(model):
             m.train()
     with torch.no_grad():
         expected = twin(x)
-    assert torch.allclose(delta_tta.adapt(copy.deepcopy(model), "bn")(x), expected, rtol=1e-3, atol=1e-3)
+    adapter = delta_tta.adapt(copy.deepcopy(model), "bn", guard="off")  # to an untrained net all noise is of one class
+    assert torch.allclose(adapter(x), expected, rtol=1e-3, atol=1e-3)
 
 
 def test_the_baked_model_answers_as_the_frozen_adapter(model):
