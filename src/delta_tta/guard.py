@@ -21,7 +21,7 @@ class Guard:
             is asked at once; within fewer or more batches by the root of how many.
         cooling: factor of the learning rate after each rollback.
         reach: how many times wider, narrower or farther off than the source's a layer's statistics may be before a
-            batch is taken for garbage, such as a covered lens, and not learnt from.
+            batch is taken for garbage, such as images in 0 to 255 where 0 to 1 was meant, and not learnt from.
         coherence: how much more often two samples of one batch may be of one class, as the source labels them, than two
             of different batches, before a method that normalises with each batch's own statistics is given moving
             averages instead; 1 for never, however few classes a batch shows.

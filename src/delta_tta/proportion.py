@@ -1,4 +1,4 @@
-"""Whether a batch is out of all proportion, such as a covered lens: no corruption is like that."""
+"""Whether a batch is out of all proportion, such as images scaled twice or not at all: no corruption is like that."""
 
 from __future__ import annotations
 

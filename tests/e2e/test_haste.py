@@ -36,6 +36,18 @@ def right(method, batches, **settings):
     return model, int((torch.cat(answers) == labels).sum())
 
 
+@pytest.mark.parametrize("scale", [255, 1 / 255])
+def test_images_scaled_wrongly_are_answered_and_not_learnt_from(shuffled, scale):
+    named = models.load("resnet20-cifar10")
+    model = delta_tta.adapt(named.model, "tema", "cifar10-c")
+    model(named.normalisation(shuffled[0][0]))
+    before = model.state_dict()["statistics"]
+    model(scale * named.normalisation(shuffled[1][0]))
+    assert model.signals.skipped.startswith("out of proportion: features")
+    after = model.state_dict()["statistics"]
+    assert all(torch.equal(after[name][key], value) for name, kept in before.items() for key, value in kept.items())
+
+
 def test_one_class_for_minutes_is_healthy_and_far_from_haste(batches):
     _, alone = right("tent+delta", batches, guard="off")
     model, watched = right("tent+delta", batches)

@@ -88,7 +88,7 @@ def test_a_sample_without_a_finite_answer_is_answered_by_the_source():
 
 @pytest.mark.parametrize("scale", [1e4, -1e4, 0.0])
 def test_a_batch_out_of_all_proportion_is_not_learnt_from(scale):
-    """A covered lens, or a sensor gone mad."""
+    """Nothing at all, or a sensor gone mad."""
     watched, (first, second, third) = adapter("tent+delta", lr=1e-3), batches(3)
     watched(first)
     before = without_counts(watched.state_dict())
