@@ -36,11 +36,11 @@ SAMPLES, BATCHES = 512, 4
 EVERY = 512
 """Later, one batch in so many is looked at."""
 SURE = 5.0
-"""Standard deviations. A sum of squares has a long tail: of simulated streams without order some reached 5, in the
-worst case, two classes, one in a hundred. They lose little, as moving averages do not need order."""
+"""Standard deviations. A sum of squares has a long tail: with two classes about one stream in a hundred gets there
+without order. It is given moving averages, which do not need any."""
 FEW, SMALL = 0.4, 32
-"""The pace below which a batch shows too few classes to be normalised by itself (streams without order, imbalanced down
-to π = 0.05, had 0.43 and more on validation corruptions); less in batches smaller than this, which are less certain."""
+"""The pace below which a batch shows too few classes to be normalised by itself, chosen on validation corruptions; less
+in batches smaller than this, which are less certain."""
 
 
 def few_classes(seen: Look) -> bool:

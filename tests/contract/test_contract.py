@@ -11,7 +11,24 @@ import delta_tta
 from delta_tta import InputError, ModelError
 from delta_tta.recipe import parse, sentences
 from nets import CLASSES, conv_net, flat_net, group_norm, same, snapshot, volume_net
-from sentences import adapts, assert_same_state, bakes, learns, make, saved_and_loaded, stream
+from sentences import (
+    HANDED_OVER,
+    SCHEDULES,
+    adapts,
+    assert_same_state,
+    bakes,
+    learns,
+    make,
+    saved_and_loaded,
+    stream,
+)
+
+
+@pytest.mark.parametrize("name", HANDED_OVER)
+def test_what_is_tested_as_handed_over_is(name):
+    adapter = make(name, SCHEDULES["handed over"])
+    adapter(stream(1)[0])
+    assert adapter.signals.dependent
 
 
 @pytest.mark.parametrize("sentence", sentences())

@@ -75,6 +75,14 @@ def test_batches_of_any_sizes_without_order_are_no_surprise(sizes):
     assert sum(each > dependence.SURE for each in found) <= 2
 
 
+def test_of_streams_with_two_classes_and_no_order_few_are_a_surprise_at_any_batch():
+    rng, found = random.Random(0), []
+    for _ in range(400):
+        labels = table([rng.choices(range(2), k=64) for _ in range(8)], classes=2)
+        found.append(max(dependence.surprise(labels[:met]) for met in range(2, 9)))
+    assert sum(each > dependence.SURE for each in found) <= 8
+
+
 @pytest.mark.parametrize("weights", [[1] * 10, [20, 10, 5, 3, 2, 1, 1, 1, 1, 1], [50, *[1] * 9]])
 def test_without_order_neither_is_more_than_chance(weights):
     rng = random.Random(0)
