@@ -22,6 +22,8 @@ class Guard:
         cooling: factor of the learning rate after each rollback.
         reach: how many times wider, narrower or farther off than the source's a layer's statistics may be before a
             batch is taken for garbage, such as images in 0 to 255 where 0 to 1 was meant, and not learnt from.
+        alike: how little the samples of a batch may differ, relative to how far all of them are from the source, before
+            it is taken for blank frames, such as those of a covered lens, and not learnt from; 0 for never.
         coherence: how much more often two samples of one batch may be of one class, as the source labels them, than two
             of different batches, before a method that normalises with each batch's own statistics is given moving
             averages instead; 1 for never, however few classes a batch shows.
@@ -34,6 +36,7 @@ class Guard:
     drift: float = 0.06
     cooling: float = 0.01
     reach: float = 100.0
+    alike: float = 0.04
     coherence: float = 0.02
 
     def __post_init__(self) -> None:
@@ -45,6 +48,7 @@ class Guard:
             "drift": (self.drift > 0, "greater than 0"),
             "cooling": (0 < self.cooling <= 1, "greater than 0 and at most 1"),
             "reach": (self.reach > 1, "greater than 1"),
+            "alike": (0 <= self.alike <= 1, "between 0 and 1"),
             "coherence": (0 < self.coherence <= 1, "greater than 0 and at most 1"),
         }
         for name, (holds, words) in fine.items():

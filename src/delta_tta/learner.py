@@ -151,7 +151,7 @@ class Learner:
             if watch is not None and verdict is not None:
                 done = watch.roll_back(verdict)
                 return self.predict(x), lambda: self._not_learnt(done)
-        return answer.clone() if later else answer, lambda: self._learn(logits, mark)
+        return answer.clone() if later else answer, lambda: self._learn(x, logits, mark)
 
     def choose_start(self, x: Tensor) -> Look | None:
         """Let moving averages that have not started choose where to; return how diverse they found the batch."""
@@ -193,19 +193,31 @@ class Learner:
             return logits
         return self.answering(x, logits, lambda images: self._logits(images).detach())
 
-    def _learn(self, logits: Tensor, mark: dict[str, Any] | None) -> Outcome:
+    def _learn(self, x: Tensor, logits: Tensor, mark: dict[str, Any] | None) -> Outcome:
+        kind = logits.device.type
+        autocast = torch.is_autocast_enabled(kind)
+
+        def of_source() -> Tensor:
+            with torch.autocast(kind, enabled=autocast):  # as the batch was run
+                return self.logits_of_source(x)
+
         try:
-            with self._undone_if_it_fails(mark), torch.autocast(logits.device.type, enabled=False):
+            with self._undone_if_it_fails(mark), torch.autocast(kind, enabled=False):
                 if self.ranks is not None:
                     logits = self.ranks.join(at_least_float32(logits))
                     if not len(logits):
                         return Outcome(skipped="no rank had a sample", frequencies=self.frequencies())
-                return self._learn_from(Prediction(logits))
+                return self._learn_from(Prediction(logits), of_source)
         finally:
             self.subject.discard()
 
-    def _learn_from(self, prediction: Prediction) -> Outcome:
-        """Algorithm 1 of the paper, lines 4 to 10, around any objective; without one, only statistics are learnt."""
+    def _learn_from(self, prediction: Prediction, of_source: Callable[[], Tensor]) -> Outcome:
+        """Algorithm 1 of the paper, lines 4 to 10, around any objective; without one, only statistics are learnt.
+
+        Args:
+            prediction: of the samples of all ranks.
+            of_source: runs the source on the batch, for the guard to look at it.
+        """
         loss, count, selected, memory = None, None, None, self.objective_memory
         gradients: list[Tensor | None] = []
         if self.objective is not None:
@@ -230,14 +242,16 @@ class Learner:
             "statistics": measured,
         }
         wrong = self._not_finite(learnt)
+        matters = wrong is None and (self.pacer.on or self.watch is not None)
+        distance, channels = self.pacer.distance() if matters else (0.0, 0)
         if self.watch is not None:
-            wrong = wrong or self.watch.garbage()
+            wrong = wrong or self.watch.garbage(len(prediction.label), distance, channels, of_source)
             if wrong is not None:
                 self.watch.refuse(wrong)
         if wrong is not None:
             skipped = wrong
         else:
-            self._commit(prediction, gradients, memory, selected)
+            self._commit(prediction, gradients, memory, selected, distance)
         return Outcome(
             loss=None if loss is None else float(loss.detach()),
             entropy=float(prediction.entropy.detach().mean()),
@@ -314,7 +328,12 @@ class Learner:
         return own if self.ranks is None else self.ranks.add(own)
 
     def _commit(
-        self, prediction: Prediction, gradients: list[Tensor | None], memory: State, selected: Tensor | None
+        self,
+        prediction: Prediction,
+        gradients: list[Tensor | None],
+        memory: State,
+        selected: Tensor | None,
+        distance: float = 0.0,
     ) -> None:
         """Everything that could fail has been computed: change the state."""
         with torch.no_grad():
@@ -328,7 +347,7 @@ class Learner:
                     for p in parameters:
                         p.grad = None
             if self.pacer.on:
-                self.pacer.follow(prediction.p)
+                self.pacer.follow(prediction.p, distance)
             for norm in self.subject.norms.values():
                 norm.commit()
             self.objective_memory = memory

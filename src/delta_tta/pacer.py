@@ -9,7 +9,7 @@ from torch import Tensor
 
 from . import pace
 from .norms.layers import TRUSTED_SAMPLES, AdaptiveNorm, MovingAverage
-from .norms.shift import distance, spread_and_distance
+from .norms.shift import Shift, distance, shift_of
 from .norms.statistics import at_least_float32
 from .pace import Look, Start
 from .prediction import Prediction
@@ -52,30 +52,41 @@ class Pacer:
         if not chooses or all(norm.settled for norm in self.subject.norms.values()):
             return None
         phase = self.subject.phase
-        told: list[tuple[AdaptiveNorm, Tensor]] = []
-        phase.sums = told
-        try:
-            seen, doubt = self._look(of_source())
-        finally:
-            phase.sums = None
+        logits, shift = self.shift(of_source)
+        seen, doubt = self._look(logits)
         phase.start = seen.pace
         again, doubt_again = self._look(from_there())
         certain, seen = again if doubt_again < doubt else seen, seen.best(again)
-        totals: Sequence[Tensor | None] = [total for _, total in told]
-        if self.ranks is not None:
-            totals = self.ranks.add(totals)
-        self._start = pace.start(seen, *spread_and_distance([norm for norm, _ in told], totals))
+        self._start = pace.start(seen, shift.spread, shift.distance)
         if seen.size < TRUSTED_SAMPLES:
             self._start = self._start.at_source()  # as the layers do
         phase.start = self._start.share
         return certain
 
-    def follow(self, p: Tensor) -> None:
-        """Say how far the averages follow this batch, given its probabilities, and remember its classes."""
+    def shift(self, of_source: Callable[[], Tensor]) -> tuple[Tensor, Shift]:
+        """Run the source on a batch; return its logits, and how far the samples of all ranks lie from the source."""
+        told: list[tuple[AdaptiveNorm, Tensor]] = []
+        self.subject.phase.sums = told
+        try:
+            logits = of_source()
+        finally:
+            self.subject.phase.sums = None
+        totals: Sequence[Tensor | None] = [total for _, total in told]
+        if self.ranks is not None:
+            totals = self.ranks.add(totals)
+        return logits, shift_of([norm for norm, _ in told], totals)
+
+    def follow(self, p: Tensor, distance: float) -> None:
+        """Say how far the averages follow this batch, and remember its classes.
+
+        Args:
+            p: the batch's probabilities.
+            distance: how far it is from the source.
+        """
         phase, seen = self.subject.phase, pace.look(p, self.memory)
         if self.memory:
             phase.rate = pace.rate(seen, float(self.memory["doubt"]), self.settings.alpha)
-            self.memory = pace.next_memory(p, self.memory, seen, self._distance())
+            self.memory = pace.next_memory(p, self.memory, seen, distance)
         else:
             start = self._start or pace.unmeasured(seen)
             phase.rate = pace.rate(seen, 0.0, self.settings.alpha)
@@ -89,17 +100,18 @@ class Pacer:
         prediction = Prediction(logits)
         return pace.look(prediction.p, self.memory), float(prediction.entropy.mean())
 
-    def _distance(self) -> float:
-        """Of this batch from the source, over the layers that met it."""
+    @torch.no_grad()
+    def distance(self) -> tuple[float, int]:
+        """Return how far this batch is from the source (Σ d) in how many channels, over the layers that met it."""
         layers = [norm for norm in self._layers if norm.seen is not None]
         own = _together([norm.seen for norm in layers])
         if own is None:
-            return 0.0
+            return 0.0, 0
         if layers != self._met or self._inherited[0].device != own[0].device:
             source = _together([norm.inherited() for norm in layers])
             assert source is not None
             self._met, self._inherited = layers, source
-        return distance(own, self._inherited)
+        return distance(own, self._inherited), len(own[0])
 
 
 def _together(pairs: Sequence[tuple[Tensor, Tensor] | None]) -> tuple[Tensor, Tensor] | None:

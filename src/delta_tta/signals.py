@@ -28,7 +28,7 @@ class Outcome:
     @property
     def spoilt(self) -> bool:
         """Whether the batch was not learnt from because something is wrong with it."""
-        return (self.skipped or "").startswith(("not finite", "out of proportion"))
+        return (self.skipped or "").startswith(("not finite", "out of proportion", "shows nothing"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Signals(Outcome):
         step: batches answered since the last reset.
         samples: samples answered since the last reset.
         refused: batches since then that were answered, but not learnt from, because the guard found something wrong:
-            values that are not finite, or out of all proportion.
+            values that are not finite or out of all proportion, or nothing to be seen in them.
         rollbacks: collapses and haste that the guard has undone since then.
         dependent: whether the guard found batches unlike each other and so lets a method that normalises with each
             batch's own statistics use moving averages instead.

@@ -24,14 +24,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
-from . import dependence
+from . import blank, dependence
 from . import state as states
 from .guard import Guard
 from .norms.layers import MovingAverage
@@ -76,6 +76,8 @@ class Watch:
         self._learner, self._schedule = learner, schedule
         source = learner.subject.source.values()
         self._usual: Usual | None = None
+        layers = [norm.source for norm in learner.subject.norms.values()]
+        self._sees_blanks = guard.alike > 0 and any(blank.has_trained_statistics(layer) for layer in layers)
         self._size = math.sqrt(sum(float(p.double().square().sum()) for p in source)) or 1.0
         self.reset()
 
@@ -280,9 +282,24 @@ class Watch:
         if self.refused & (self.refused - 1) == 0:  # the 1st, 2nd, 4th, 8th …: a dead camera must not fill the log
             log.warning("delta-tta: a batch was answered but not learnt from (%s); %d so far", why, self.refused)
 
+    def garbage(self, samples: int, distance: float, channels: int, of_source: Callable[[], Tensor]) -> str | None:
+        """Say in words why nothing is to be learnt from a batch, if so: no corruption is like this.
+
+        Args:
+            samples: how many there are, on all ranks.
+            distance: of the batch from the source, Σ d.
+            channels: over how many channels that is.
+            of_source: runs the source on it.
+        """
+        wrong = self._out_of_proportion()
+        if wrong is not None or not self._sees_blanks or not blank.suspicious(samples, distance, channels):
+            return wrong
+        _, shift = self._learner.pacer.shift(of_source)
+        return blank.SHOWS_NOTHING if blank.is_blank(shift, self.guard.alike) else None
+
     @torch.no_grad()
-    def garbage(self) -> str | None:
-        """Whether the first layer met features out of all proportion, in words: no corruption is like this."""
+    def _out_of_proportion(self) -> str | None:
+        """Whether the first layer met features out of all proportion."""
         norm = next(iter(self._learner.subject.norms.values()), None)
         if not isinstance(norm, MovingAverage):
             return None

@@ -87,6 +87,7 @@ def check(folder, method, shares, settings):
         for name, value in tensors(rank["state"]):
             assert torch.allclose(value.double(), wanted[name].double(), atol=1e-6, rtol=0), f"{method}{name}"
         assert rank["signals"]["used"] == signals.used
+        assert rank["signals"]["refused"] == signals.refused == (method != "bn" and "guard" not in settings)
         handed_over = method == "tent" and "guard" not in settings  # to this net noise is of one class
         assert rank["signals"]["dependent"] == signals.dependent == handed_over
         assert rank["signals"]["entropy"] == pytest.approx(signals.entropy, abs=1e-6)

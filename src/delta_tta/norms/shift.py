@@ -10,7 +10,7 @@ the shift is Σ d / Σ v, both over the channels of all layers. B independent sa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +19,20 @@ from .statistics import sample_moments
 
 if TYPE_CHECKING:
     from .layers import AdaptiveNorm
+
+
+class Shift(NamedTuple):
+    """Of one batch.
+
+    Attributes:
+        spread: Σ v, of its samples around their mean.
+        distance: Σ d, of the batch from the source.
+        channels: how many there are in the sums.
+    """
+
+    spread: float
+    distance: float
+    channels: int
 
 
 def sums(x: Tensor, mean: Tensor, eps: float, counts: bool = True) -> Tensor:
@@ -30,9 +44,9 @@ def sums(x: Tensor, mean: Tensor, eps: float, counts: bool = True) -> Tensor:
     return torch.stack(parts).sum(1) * counts
 
 
-def spread_and_distance(layers: Sequence[AdaptiveNorm], totals: Sequence[Tensor | None]) -> tuple[float, float]:
-    """Return Σ v and Σ d, given the sums over all samples; zeros where no layer has statistics of the source."""
-    far = wide = 0.0
+def shift_of(layers: Sequence[AdaptiveNorm], totals: Sequence[Tensor | None]) -> Shift:
+    """Return the shift, given the sums over all samples; zeros where no layer has statistics of the source."""
+    far, wide, channels = 0.0, 0.0, 0
     for layer, total in zip(layers, totals, strict=True):
         inherited = layer.inherited()
         assert inherited is not None
@@ -44,7 +58,8 @@ def spread_and_distance(layers: Sequence[AdaptiveNorm], totals: Sequence[Tensor 
         between = (mm / count - mean**2 + ss / count - (s / count) ** 2).clamp(min=0) * count / (count - 1).clamp(min=1)
         far += distance((mean, own), (torch.zeros_like(mean), std))  # the sums are around the source's mean
         wide += float((between / (std**2 + own**2)).sum())
-    return wide, far
+        channels += len(std)
+    return Shift(wide, far, channels)
 
 
 def distance(one: tuple[Tensor, Tensor], source: tuple[Tensor, Tensor]) -> float:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from delta_tta.norms.layers import Phase, Tema
-from delta_tta.norms.shift import distance, spread_and_distance, sums
+from delta_tta.norms.shift import distance, shift_of, sums
 from delta_tta.settings import Settings
 
 
@@ -31,8 +31,8 @@ def by_terms(norm, x):
 
 
 def shift(norms, totals):
-    wide, far = spread_and_distance(norms, totals)
-    return far / wide
+    found = shift_of(norms, totals)
+    return found.distance / found.spread
 
 
 def test_it_is_the_formula_over_all_layers():
@@ -40,7 +40,7 @@ def test_it_is_the_formula_over_all_layers():
     x, y = torch.randn(7, 5, 4, 3, dtype=torch.float64) + 30, 2 * torch.randn(7, 3, 2, 2, dtype=torch.float64)
     (far, wide), (more, wider) = by_terms(first, x), by_terms(second, y)
     totals = [sums(each, norm.source.running_mean, norm.source.eps) for norm, each in ((first, x), (second, y))]
-    assert spread_and_distance([first, second], totals) == pytest.approx((wide + wider, far + more))
+    assert shift_of([first, second], totals) == pytest.approx((wide + wider, far + more, 5 + 3))
     own = x.mean((0, 2, 3)), (x.var((0, 2, 3), correction=0) + first.source.eps).sqrt()
     assert distance(own, first.inherited()) == pytest.approx(far)
 
@@ -66,5 +66,5 @@ def test_samples_of_the_source_lie_as_far_as_their_number_says():
 def test_without_source_statistics_or_without_a_difference_between_samples_there_is_no_spread():
     norm = layer()
     alike = torch.full((4, 5, 2, 2), 3.0, dtype=torch.float64)
-    assert spread_and_distance([], []) == (0, 0)
-    assert spread_and_distance([norm], [sums(alike, norm.source.running_mean, norm.source.eps)])[0] == 0
+    assert shift_of([], []) == (0, 0, 0)
+    assert shift_of([norm], [sums(alike, norm.source.running_mean, norm.source.eps)]).spread == 0
