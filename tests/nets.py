@@ -94,15 +94,15 @@ def forget_statistics(net: nn.Module) -> nn.Module:
 
 
 def batches(count: int, size: int = 12, shape=(3, 8, 8), seed: int = 0, dtype=torch.float32) -> list[Tensor]:
-    """A drifted stream: another mean and spread than the source statistics, and samples that differ as images do."""
+    """A drifted stream: another mean and spread than the source statistics."""
     g = torch.Generator().manual_seed(seed)
+    return [torch.randn(size, *shape, generator=g, dtype=dtype) * 1.7 + 0.4 for _ in range(count)]
 
-    def batch() -> Tensor:
-        noise = torch.randn(size, *shape, generator=g, dtype=dtype)
-        own = torch.randn(size, shape[0], *(1 for _ in shape[1:]), generator=g, dtype=dtype)
-        return 1.7 * (noise + 0.5 * own) + 0.4
 
-    return [batch() for _ in range(count)]
+def with_blank(stream: list[Tensor], at: int) -> list[Tensor]:
+    """Let all samples of one batch be the same, and unlike any other."""
+    stream[at] = 3 * stream[at][:1].expand_as(stream[at])
+    return stream
 
 
 def snapshot(model: nn.Module) -> dict[str, Tensor]:

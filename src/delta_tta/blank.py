@@ -1,11 +1,11 @@
 """Whether a batch shows nothing, such as the frames of a covered lens: averages that follow those are lost.
 
 Black frames are not out of all proportion, and the model's answers to them may be as certain as any. But their features
-lie far from the source's statistics and hardly differ from one frame to the next: in the terms of `norms/shift.py`, d
-is large and v small. A strong corruption has a large d only, a still scene a small v only.
+lie far from the source's statistics and hardly differ from one frame to the next: in the terms of `norms/shift.py`, the
+distance is large and the variety small. Of a strong corruption only the first is true, of a still scene the second.
 
-The source has to run for v, so it is asked only where d, as the adapted model's layers have met it anyway, is above
-`SUSPICIOUS`. What counts is d and v of the source: they are the same whatever was learnt.
+The source has to run for that, so it is asked only where the distance, as the adapted model's layers have met it
+anyway, is above `SUSPICIOUS`. What counts is what the source finds: that is the same whatever was learnt.
 """
 
 from __future__ import annotations
@@ -35,5 +35,5 @@ def suspicious(samples: int, distance: float, channels: int) -> bool:
 
 
 def is_blank(shift: Shift, alike: float) -> bool:
-    """Whether samples that lie far from the source differ by less than `alike` times as much from each other."""
-    return shift.distance > FAR * shift.channels and shift.spread < alike * shift.distance
+    """Whether a batch is far from the source, and its samples differ in less than a share `alike` of its variance."""
+    return shift.distance > FAR * shift.channels and shift.variety < alike * shift.channels

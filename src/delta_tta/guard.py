@@ -22,8 +22,9 @@ class Guard:
         cooling: factor of the learning rate after each rollback.
         reach: how many times wider, narrower or farther off than the source's a layer's statistics may be before a
             batch is taken for garbage, such as images in 0 to 255 where 0 to 1 was meant, and not learnt from.
-        alike: how little the samples of a batch may differ, relative to how far all of them are from the source, before
-            it is taken for blank frames, such as those of a covered lens, and not learnt from; 0 for never.
+        alike: share of the variance of a batch's features by which its samples must differ from each other; a batch far
+            from the source with less is taken for blank frames, such as those of a covered lens, and not learnt from;
+            0 for none.
         coherence: how much more often two samples of one batch may be of one class, as the source labels them, than two
             of different batches, before a method that normalises with each batch's own statistics is given moving
             averages instead; 1 for never, however few classes a batch shows.
@@ -36,7 +37,7 @@ class Guard:
     drift: float = 0.06
     cooling: float = 0.01
     reach: float = 100.0
-    alike: float = 0.04
+    alike: float = 0.05
     coherence: float = 0.02
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import delta_tta
 from delta_tta import dependence
-from nets import batches, conv_net, forget_statistics
+from nets import batches, conv_net, forget_statistics, with_blank
 
 
 class View(torch.nn.Module):
@@ -40,7 +40,7 @@ def one(run, rank):
     if run.get("no statistics"):
         first = batches(1, sum(run["shares"][0]), dtype=torch.float64)[0]
         answers.append(adapter.predict(first.split(run["shares"][0])[rank]))
-    stream = batches(len(run["shares"]), sum(run["shares"][0]), dtype=torch.float64)
+    stream = with_blank(batches(len(run["shares"]), sum(run["shares"][0]), dtype=torch.float64), 4)
     for step, (x, shares) in enumerate(zip(stream, run["shares"], strict=True)):
         if run.get("die") == [rank, step]:
             os._exit(9)

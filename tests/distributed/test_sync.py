@@ -12,7 +12,7 @@ import torch
 
 import delta_tta
 from delta_tta import dependence
-from nets import batches, conv_net, forget_statistics
+from nets import batches, conv_net, forget_statistics, with_blank
 
 pytestmark = pytest.mark.xdist_group("sync")  # one launch serves them all
 
@@ -63,7 +63,7 @@ def torchrun(folder, ranks, runs):
 def alone(method, settings):
     """One process with the whole batches."""
     adapter = delta_tta.adapt(conv_net().double(), method, **settings)
-    answers = [adapter(x) for x in batches(STEPS, 12, dtype=torch.float64)]
+    answers = [adapter(x) for x in with_blank(batches(STEPS, 12, dtype=torch.float64), 4)]
     return answers, adapter.state_dict(), adapter.signals
 
 

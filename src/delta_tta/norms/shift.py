@@ -27,11 +27,13 @@ class Shift(NamedTuple):
     Attributes:
         spread: Σ v, of its samples around their mean.
         distance: Σ d, of the batch from the source.
+        variety: the sum of Var_i m_i + Var_i s_i over σ_b² alone, whatever the contrast of the images.
         channels: how many there are in the sums.
     """
 
     spread: float
     distance: float
+    variety: float
     channels: int
 
 
@@ -46,7 +48,7 @@ def sums(x: Tensor, mean: Tensor, eps: float, counts: bool = True) -> Tensor:
 
 def shift_of(layers: Sequence[AdaptiveNorm], totals: Sequence[Tensor | None]) -> Shift:
     """Return the shift, given the sums over all samples; zeros where no layer has statistics of the source."""
-    far, wide, channels = 0.0, 0.0, 0
+    far, wide, varied, channels = 0.0, 0.0, 0.0, 0
     for layer, total in zip(layers, totals, strict=True):
         inherited = layer.inherited()
         assert inherited is not None
@@ -58,8 +60,9 @@ def shift_of(layers: Sequence[AdaptiveNorm], totals: Sequence[Tensor | None]) ->
         between = (mm / count - mean**2 + ss / count - (s / count) ** 2).clamp(min=0) * count / (count - 1).clamp(min=1)
         far += distance((mean, own), (torch.zeros_like(mean), std))  # the sums are around the source's mean
         wide += float((between / (std**2 + own**2)).sum())
+        varied += float((between / own**2).sum())
         channels += len(std)
-    return Shift(wide, far, channels)
+    return Shift(wide, far, varied, channels)
 
 
 def distance(one: tuple[Tensor, Tensor], source: tuple[Tensor, Tensor]) -> float:

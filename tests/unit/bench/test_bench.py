@@ -13,7 +13,6 @@ from delta_tta.errors import InputError
 from delta_tta.streams import continual, stream
 from nets import conv_net
 
-LEARNING = {"lr": 1e-2, "guard": "off"}  # or it would find nothing in noise
 HALF = data.Normalisation((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 
@@ -33,8 +32,8 @@ def unchanged(net, before):
 
 def test_it_is_the_plain_loop(images):
     order = stream(images.labels, "DS+CB", rho=0.5)
-    result = bench.evaluate(named(conv_net()), "tent+delta", images, order, 16, "cifar10-c", **LEARNING)
-    adapter = delta_tta.adapt(conv_net(), "tent+delta", "cifar10-c", **LEARNING)
+    result = bench.evaluate(named(conv_net()), "tent+delta", images, order, 16, "cifar10-c", lr=1e-2)
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", "cifar10-c", lr=1e-2)
     right = []
     for x, y in images.batches(order.indices, 16):
         right.append(adapter((x / 255 - 0.5) / 0.5).argmax(1) == y)
@@ -50,14 +49,14 @@ def test_the_model_is_as_it_was_even_when_a_batch_fails(images):
     net = conv_net()
     before = copy.deepcopy(net.state_dict())
     order = stream(images.labels, "IS+CB")
-    bench.evaluate(named(net), "tent+delta", images, order, 16, **LEARNING)
+    bench.evaluate(named(net), "tent+delta", images, order, 16)
     assert unchanged(net, before)
 
     def fail(size, metrics):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        bench.evaluate(named(net), "tent+delta", images, order, 16, on_batch=fail, **LEARNING)
+        bench.evaluate(named(net), "tent+delta", images, order, 16, on_batch=fail)
     assert unchanged(net, before)
     delta_tta.adapt(net, "bn").unload()  # and it is free again
 
@@ -114,11 +113,10 @@ def test_a_continual_stream_resets_nothing_between_domains(images):
     domains = ["fog", "contrast"]
     sets = [data.Corrupted(images, name, 3) for name in domains]
     order = stream(images.labels, "IS+CB")
-    both = data.Joined(sets)
-    whole = bench.evaluate(named(conv_net()), "tent+delta", both, continual(order, domains), 20, **LEARNING)
+    whole = bench.evaluate(named(conv_net()), "tent+delta", data.Joined(sets), continual(order, domains), 20, lr=0.05)
     assert whole.samples == 120
     assert whole.stream == "continual over fog, contrast, each IS+CB, seed 2020"
-    adapter = delta_tta.adapt(conv_net(), "tent+delta", **LEARNING)
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", lr=0.05)
     right = [adapter(HALF(x)).argmax(1) == y for one in sets for x, y in one.batches(order.indices, 20)]
     assert whole.trace.correct.tolist() == torch.cat(right).tolist()
 

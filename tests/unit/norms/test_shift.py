@@ -1,5 +1,6 @@
 """How far a batch lies from the source, compared with how far its samples lie apart."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -19,7 +20,7 @@ def layer(channels=5, seed=0):
 
 def by_terms(norm, x):
     """The formula, channel by channel, as written."""
-    far = wide = 0.0
+    far = wide = varied = 0.0
     for c in range(x.shape[1]):
         mean, std = norm.source.running_mean[c], (norm.source.running_var[c] + norm.source.eps).sqrt()
         m = x[:, c].flatten(1).mean(1)
@@ -27,7 +28,8 @@ def by_terms(norm, x):
         own = (x[:, c].var(correction=0) + norm.source.eps).sqrt()
         far += ((x[:, c].mean() - mean) ** 2 + (own - std) ** 2) / (std**2 + own**2)
         wide += (m.var() + s.var()) / (std**2 + own**2)
-    return float(far), float(wide)
+        varied += (m.var() + s.var()) / own**2
+    return np.array([wide, far, varied, x.shape[1]], dtype=float)
 
 
 def shift(norms, totals):
@@ -38,11 +40,10 @@ def shift(norms, totals):
 def test_it_is_the_formula_over_all_layers():
     first, second = layer(5, 0), layer(3, 1)
     x, y = torch.randn(7, 5, 4, 3, dtype=torch.float64) + 30, 2 * torch.randn(7, 3, 2, 2, dtype=torch.float64)
-    (far, wide), (more, wider) = by_terms(first, x), by_terms(second, y)
     totals = [sums(each, norm.source.running_mean, norm.source.eps) for norm, each in ((first, x), (second, y))]
-    assert shift_of([first, second], totals) == pytest.approx((wide + wider, far + more, 5 + 3))
+    assert shift_of([first, second], totals) == pytest.approx(tuple(by_terms(first, x) + by_terms(second, y)))
     own = x.mean((0, 2, 3)), (x.var((0, 2, 3), correction=0) + first.source.eps).sqrt()
-    assert distance(own, first.inherited()) == pytest.approx(far)
+    assert distance(own, first.inherited()) == pytest.approx(by_terms(first, x)[1])
 
 
 def test_parts_of_a_batch_add_up_and_a_rank_without_samples_adds_nothing():
@@ -66,5 +67,5 @@ def test_samples_of_the_source_lie_as_far_as_their_number_says():
 def test_without_source_statistics_or_without_a_difference_between_samples_there_is_no_spread():
     norm = layer()
     alike = torch.full((4, 5, 2, 2), 3.0, dtype=torch.float64)
-    assert shift_of([], []) == (0, 0, 0)
-    assert shift_of([norm], [sums(alike, norm.source.running_mean, norm.source.eps)]).spread == 0
+    assert shift_of([], []) == (0, 0, 0, 0)
+    assert shift_of([norm], [sums(alike, norm.source.running_mean, norm.source.eps)])[::2] == (0, 0)
