@@ -140,7 +140,7 @@ def main() -> None:
                 accuracy(sources[off]),
                 accuracy(off),
                 accuracy(on),
-                sum(run.about["guard"]["rollbacks"] + run.about["guard"]["dependent"] for run in runs(on)),
+                sum(run.about["guard"][key] for run in runs(on) for key in ("rollbacks", "dependent", "refused")),
             )
             for off, on in each
         ]

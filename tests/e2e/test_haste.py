@@ -80,3 +80,36 @@ def test_statistics_of_each_batch_are_given_up_where_they_mislead_and_only_there
     model, watched = right(method, shuffled)
     assert watched == alone
     assert not model.signals.dependent
+
+
+def covered(level, noise):
+    """What a camera delivers whose lens is covered."""
+    exact = level + noise * torch.randn(64, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    return exact.round().clamp(0, 255).to(torch.uint8), torch.full((64,), -1)  # nothing is right
+
+
+@pytest.mark.parametrize("method", ["tema", "tent+delta"])
+def test_a_lens_that_was_covered_costs_nothing(method, shuffled):
+    interrupted = [*shuffled[:5], *[covered(0, 16)] * 10, *shuffled[5:]]
+    model, watched = right(method, interrupted, pace="even")
+    assert model.signals.refused == 10
+    assert watched == right(method, shuffled, pace="even")[1]
+    assert right(method, interrupted, pace="even", guard="off")[1] < watched - COUNT / 10
+
+
+@pytest.mark.parametrize(("level", "noise"), [(0, 0), (0, 25), (128, 8), (128, 25), (128, 64), (255, 0), (255, 25)])
+def test_frames_that_show_nothing_are_told_from_images(level, noise, shuffled):
+    model, _ = right("tema", [*shuffled[:2], covered(level, noise)])
+    assert model.signals.skipped.startswith("shows nothing")
+
+
+@pytest.mark.parametrize("order", ["IS+CB", "DS+CB"])
+def test_hardly_any_contrast_is_not_nothing(order):
+    images = data.Fewer(data.Corrupted(data.demo(), "contrast", severity=5), 320)
+    batches = list(images.batches(list(stream(images.labels, order, rho=0.01 if order == "DS+CB" else None)), 32))
+    assert right("tema", batches)[0].signals.refused == 0
+
+
+def test_a_still_scene_is_not_nothing(shuffled):
+    scenes = [(x[i : i + 1].expand(64, -1, -1, -1), y) for x, y in shuffled[:2] for i in range(4)]
+    assert right("tema", [shuffled[2], *scenes])[0].signals.refused == 0
