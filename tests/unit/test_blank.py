@@ -103,13 +103,14 @@ def test_small_batches_are_judged_when_they_have_been_gathered():
 
 def test_they_are_kept_out_of_windows():
     model, never = adapter("tema", update="window", length=32), adapter("tema", update="window", length=32)
-    for model_sees in (images(0), images(1)):
-        model(model_sees)
-        never(model_sees)
+    for x in (images(0), images(1)):
+        model(x)
+        never(x)
     for seed in range(4):
         model(frames(seed=seed, size=64))
     assert model.signals.refused == 4
     assert torch.equal(model(images(2)), never(images(2)))
+    assert same(learnt(model), learnt(never))
 
 
 def test_a_strong_shift_is_learnt_from_as_long_as_samples_differ():
@@ -129,16 +130,19 @@ def test_a_still_scene_near_the_source_is_learnt_from():
     assert model.signals.skipped is None
 
 
-def test_the_source_runs_only_where_the_batch_is_far():
-    model = adapter("tema")
+def runs_of_source(guard):
+    model, runs = adapter("tema", guard=guard), []
     model(images())
-    runs = []
     own = model._learner.logits_of_source
     model._learner.logits_of_source = lambda x: (runs.append(len(x)), own(x))[1]
-    model(images(1) - 0.2)
-    assert runs == []
-    model(frames())
-    assert runs == [SIZE]
+    for x in (images(1) - 0.2, frames(size=20)):
+        model(x)
+    return runs
+
+
+def test_the_source_runs_only_where_the_batch_is_far():
+    assert runs_of_source(Guard()) == [20]
+    assert runs_of_source(Guard(alike=0)) == []
 
 
 def test_a_source_that_fails_leaves_everything_as_it_was():
@@ -154,6 +158,7 @@ def test_a_source_that_fails_leaves_everything_as_it_was():
     with pytest.raises(RuntimeError, match="no memory"):
         model(frames())
     assert same(flatten(model.state_dict()), before)
+    assert model._learner.subject.phase.sums is None  # or every run of the source would add to it
     model._learner.logits_of_source = own
     model(frames())
     assert model.signals.refused == 1
