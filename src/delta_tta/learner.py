@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from .answers import Answer
-from .errors import InputError, ModelError, SettingError
+from .errors import InputError, SettingError
+from .forward import Forward
 from .norms.balanced import Balance, Balanced
 from .norms.statistics import at_least_float32
 from .objectives import Eata, Objective
@@ -34,13 +34,12 @@ Update = Callable[[], Outcome]
 """Learns from a batch that was answered; until it is called, nothing has changed."""
 
 
-class Learner:
+class Learner(Forward):
     """Owns the optimizer and what the objective, the reweighting and the balance of the statistics remember."""
 
     def __init__(self, subject: Subject, recipe: Recipe, settings: Settings) -> None:
-        self.subject = subject
+        super().__init__(subject)
         self.settings = settings
-        self.ranks = subject.phase.ranks
         self.objective: Objective | None = _build(recipe.objective, settings)
         self.reweighting: Reweighting | None = _build(recipe.reweighting, settings)
         balanced = any(isinstance(norm, Balanced) for norm in subject.norms.values())
@@ -60,7 +59,7 @@ class Learner:
         self._start()
 
     def _start(self) -> None:
-        self.classes: int | None = None
+        self.classes = None
         self.objective_memory: State = {}
         self.reweighting_memory: State = {}
         self.pacer.reset()
@@ -105,16 +104,6 @@ class Learner:
         alone = self.watch is not None and self.watch.distrusts(x)
         with torch.no_grad():
             return self._answer(x, self.logits_of_source(x) if alone else self._logits(x).detach())
-
-    def logits_of_source(self, x: Tensor) -> Tensor:
-        """Run the model as it was given."""
-        with torch.no_grad(), self.subject.wearing(self.subject.source), self._phase("source"):
-            return self._logits(x)
-
-    def logits_of_twin(self, x: Tensor) -> Tensor:
-        """Run the model with the statistics of now and the parameters of the source."""
-        with torch.no_grad(), self.subject.wearing(self.subject.source):
-            return self._logits(x)
 
     def bake(self) -> None:
         """Write into the model what a plain model should answer with."""
@@ -167,13 +156,6 @@ class Learner:
 
     def _undone_if_it_fails(self, mark: dict[str, Any] | None) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext() if self.watch is None or mark is None else self.watch.undone_if_it_fails(mark)
-
-    def _run_and_forget(self, x: Tensor) -> Tensor:
-        """Answer as the first batch would, and leave no trace."""
-        with self._phase("observing"), torch.no_grad():
-            logits = self._logits(x)
-        self.subject.discard()
-        return logits
 
     def refuse(self, x: Tensor, why: str) -> tuple[Tensor, Update]:
         """Answer a batch that has something wrong with it, and learn nothing from it."""
@@ -357,59 +339,6 @@ class Learner:
             if self.balance is not None:
                 self.balance_memory = self.balance.next_state(prediction, self.balance_memory)
             self.classes = prediction.classes
-
-    @contextmanager
-    def _phase(self, phase: Literal["observing", "replaying", "source"]) -> Iterator[None]:
-        self.subject.phase.now = phase
-        try:
-            yield
-        except BaseException:
-            self.subject.discard()
-            raise
-        finally:
-            self.subject.phase.now = "frozen"
-
-    def _learnable(self, x: Tensor) -> Tensor:
-        """Return logits that carry a gradient."""
-        logits = self._logits(x)
-        if not logits.requires_grad:
-            raise ModelError(
-                "The model's logits carry no gradient: its forward detaches them or runs under torch.no_grad(), or "
-                "requires_grad was switched off after adapt(). Undo that, or use a method without a loss."
-            )
-        return logits
-
-    def _logits(self, x: Tensor) -> Tensor:
-        if self.ranks is not None and not len(x):
-            # Many models cannot run on nothing, but the other ranks wait at every norm layer: run a row that counts
-            # nowhere, and drop its answer.
-            self.subject.phase.empty = True
-            try:
-                return self._logits(x.new_zeros(1, *x.shape[1:]))[:0]
-            finally:
-                self.subject.phase.empty = False
-        try:
-            logits = self.subject(x)
-        except RuntimeError as error:
-            p = next(self.subject.model.parameters(), x)
-            if (p.dtype, p.device) == (x.dtype, x.device) or isinstance(error, torch.cuda.OutOfMemoryError):
-                raise
-            raise InputError(
-                f"Expected images as the model takes them ({p.dtype} on {p.device}), but got {x.dtype} on {x.device}. "
-                f"Convert them, and scale and normalise them as in training. The model said: {error}"
-            ) from error
-        if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != len(x):
-            came = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-            raise InputError(
-                f"Expected the model to return logits of shape ({len(x)}, classes), but got {came}. "
-                "Give it a whole batch, and wrap it so that its forward returns the logits alone."
-            )
-        if self.classes is not None and logits.shape[1] != self.classes:
-            raise InputError(
-                f"Expected logits over {self.classes} classes as before, but got {logits.shape[1]}. "
-                "Call reset() before another task begins."
-            )
-        return logits
 
 
 def _build(name: str | None, settings: Settings) -> Any:
