@@ -2,10 +2,11 @@
 
 Black frames are not out of all proportion, and the model's answers to them may be as certain as any. But their features
 lie far from the source's statistics and hardly differ from one frame to the next: in the terms of `norms/shift.py`, the
-distance is large and the variety small. Of a strong corruption only the first is true, of a still scene the second.
+distance is large and the variety small. Of a strong corruption only the first is true; of a still scene the second, and
+the first only if it is strongly corrupted.
 
 The source has to run for that, so it is asked only where the distance, as the adapted model's layers have met it
-anyway, is above `SUSPICIOUS`. What counts is what the source finds: that is the same whatever was learnt.
+anyway, is above `SUSPICIOUS`. What it then finds does not depend on what was learnt.
 """
 
 from __future__ import annotations

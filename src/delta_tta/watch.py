@@ -176,7 +176,7 @@ class Watch:
         if not self._learner.subject.parameters:
             return None
         self._batches += 1
-        if not self._due():
+        if not self._due() or self._meets_nothing(x):
             return None
         self._ask(x, logits)
         if self._compared < self.guard.samples:
@@ -292,10 +292,23 @@ class Watch:
             of_source: runs the source on it.
         """
         wrong = self._out_of_proportion()
-        if wrong is not None or not self._sees_blanks or not blank.suspicious(samples, distance, channels):
-            return wrong
-        _, shift = self._learner.pacer.shift(of_source)
-        return blank.SHOWS_NOTHING if blank.is_blank(shift, self.guard.alike) else None
+        if wrong is None and self._is_blank(samples, distance, channels, of_source):
+            return blank.SHOWS_NOTHING
+        return wrong
+
+    def _is_blank(self, samples: int, distance: float, channels: int, of_source: Callable[[], Tensor]) -> bool:
+        if not self._sees_blanks or not blank.suspicious(samples, distance, channels):
+            return False
+        return blank.is_blank(self._learner.pacer.shift(of_source)[1], self.guard.alike)
+
+    def _meets_nothing(self, x: Tensor) -> bool:
+        """Whether the batch at hand is blank: what model and twin make of such frames tells nothing about either."""
+        learner = self._learner
+        samples: list[Tensor | None] = [x.new_tensor(len(x), dtype=torch.float32)]
+        if learner.ranks is not None:
+            samples = learner.ranks.add(samples)
+        assert samples[0] is not None
+        return self._is_blank(int(samples[0]), *learner.pacer.distance(), lambda: learner.logits_of_source(x))
 
     @torch.no_grad()
     def _out_of_proportion(self) -> str | None:

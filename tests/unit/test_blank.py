@@ -9,7 +9,7 @@ from torch import nn
 import delta_tta
 from delta_tta import Guard, SettingError, blank
 from delta_tta.norms.shift import Shift
-from nets import bright, channel_net, flatten
+from nets import bright, channel_net, flatten, same
 
 METHODS = ["tema", "tent+tema", "tent+delta", "ent-w+delta", "tent+delta-b"]
 SIZE = 16
@@ -32,10 +32,6 @@ def learnt(model):
     """All that is remembered but counts."""
     kept = ("guard", "step", "samples", "checksum")
     return flatten({key: value for key, value in model.state_dict().items() if key not in kept})
-
-
-def same(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -86,6 +82,24 @@ def test_without_it_averages_follow():
         assert not same(learnt(model), before)
 
 
+def test_what_the_twin_makes_of_them_is_no_verdict():
+    """Else a lens that is covered when the twin is asked would undo all that was learnt, or be taken for health."""
+    model, asked = adapter("tent+delta", guard=Guard(every=1, samples=1)), []
+    own = model._learner.logits_of_twin
+    model._learner.logits_of_twin = lambda x: (asked.append(len(x)), own(x))[1]
+    for seed in range(4):
+        model(images(seed))
+    before, met = learnt(model), len(asked)
+    assert met > 0
+    for seed in range(3):
+        model(frames(size=20, seed=seed))
+    assert asked == [SIZE] * met
+    assert (model.signals.refused, model.signals.rollbacks) == (3, 0)
+    assert same(learnt(model), before)
+    model(images(5))
+    assert asked == [SIZE] * (met + 1)
+
+
 def test_too_few_samples_tell_nothing():
     for size, refused in ((8, 0), (9, 1)):
         model = adapter("tema", update="every")
@@ -101,7 +115,7 @@ def test_small_batches_are_judged_when_they_have_been_gathered():
     assert not flatten(model.state_dict()["statistics"])
 
 
-def test_they_are_kept_out_of_windows():
+def test_a_window_that_shows_nothing_is_not_kept():
     model, never = adapter("tema", update="window", length=32), adapter("tema", update="window", length=32)
     for x in (images(0), images(1)):
         model(x)

@@ -27,7 +27,7 @@ class Shift(NamedTuple):
     Attributes:
         spread: Σ v, of its samples around their mean.
         distance: Σ d, of the batch from the source.
-        variety: the sum of Var_i m_i + Var_i s_i over σ_b² alone, whatever the contrast of the images.
+        variety: the sum of Var_i m_i + Var_i s_i over σ_b² alone, which does not depend on the source.
         channels: how many there are in the sums.
     """
 
@@ -41,7 +41,9 @@ def sums(x: Tensor, mean: Tensor, eps: float, counts: bool = True) -> Tensor:
     """Return what this rank's samples add to the sums over all samples, (6, C); around the source's mean."""
     centre, apart, squares = sample_moments(x)
     own = torch.addcmul(squares, apart, apart, value=-1).clamp_(min=0)  # (B, C): the variance of each sample
-    m, s = apart + (centre - mean), (own + eps).sqrt()
+    exact = torch.float32 if x.device.type == "mps" else torch.float64  # samples that are alike would not seem so
+    m, own = (apart + (centre - mean)).to(exact), own.to(exact)
+    s = (own + eps).sqrt()
     parts = [torch.ones_like(m), m, m.square(), own + m.square(), s, s.square()]
     return torch.stack(parts).sum(1) * counts
 
