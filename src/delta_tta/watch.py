@@ -303,12 +303,12 @@ class Watch:
 
     def _meets_nothing(self, x: Tensor) -> bool:
         """Whether the batch at hand is blank: what model and twin make of such frames tells nothing about either."""
-        learner = self._learner
-        samples: list[Tensor | None] = [x.new_tensor(len(x), dtype=torch.float32)]
+        learner, samples = self._learner, len(x)
         if learner.ranks is not None:
-            samples = learner.ranks.add(samples)
-        assert samples[0] is not None
-        return self._is_blank(int(samples[0]), *learner.pacer.distance(), lambda: learner.logits_of_source(x))
+            (everybodys,) = learner.ranks.add([torch.tensor(float(samples), device=x.device)])
+            assert everybodys is not None
+            samples = int(everybodys)
+        return self._is_blank(samples, *learner.pacer.distance(), lambda: learner.logits_of_source(x))
 
     @torch.no_grad()
     def _out_of_proportion(self) -> str | None:
