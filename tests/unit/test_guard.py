@@ -357,3 +357,11 @@ def test_what_is_no_guard():
         adapter(guard="maybe")
     with pytest.raises(SettingError, match=r"'on', 'off' or a Guard"):
         adapter(guard=True)
+
+
+def test_the_twin_is_asked_about_any_view():
+    """What `x.imag` returns may share memory with its opposite, and cannot make new tensors."""
+    watched, plain = (adapter("tent+delta", guard=Guard(every=1, samples=1)) for _ in range(2))
+    for x in batches(4):
+        assert torch.equal(watched(torch.complex(x, -x).conj().imag), plain(x))
+    assert watched._watch._judged_at == 4
