@@ -24,6 +24,11 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
             ["--corruptions", "saturate", "--images", "40", "--cases", "2", "--workers", "0"],
             "| learning rate × 100 |",
         ),
+        (
+            "covered_lens.py",
+            ["--corruptions", "saturate", "--methods", "tema", "--images", "80", "--batch-size", "20", "--frames", "1"],
+            "| 1 of 1 | 0 |",
+        ),
     ],
 )
 def test_a_benchmark_prints_its_table(name, arguments, words, tmp_path):
