@@ -120,6 +120,11 @@ def flatten(value, path=()) -> dict[tuple, Tensor]:
     return {path: value} if isinstance(value, torch.Tensor) else {}
 
 
+def without_counts(state) -> dict[tuple, Tensor]:
+    """What an adapter has learnt, by its path, without what its guard has counted."""
+    return flatten({key: value for key, value in state.items() if key not in ("guard", "step", "samples", "checksum")})
+
+
 def same_state(a, b) -> bool:
     """Whether two adapters have learnt the same."""
     a, b = a.state_dict(), b.state_dict()

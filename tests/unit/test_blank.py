@@ -9,7 +9,7 @@ from torch import nn
 import delta_tta
 from delta_tta import Guard, SettingError, blank
 from delta_tta.norms.shift import Shift
-from nets import bright, channel_net, flatten, same
+from nets import bright, channel_net, flatten, same, without_counts
 
 METHODS = ["tema", "tent+tema", "tent+delta", "ent-w+delta", "tent+delta-b"]
 SIZE = 16
@@ -29,9 +29,7 @@ def frames(level=0.0, noise=0.02, size=SIZE, seed=7):
 
 
 def learnt(model):
-    """All that is remembered but counts."""
-    kept = ("guard", "step", "samples", "checksum")
-    return flatten({key: value for key, value in model.state_dict().items() if key not in kept})
+    return without_counts(model.state_dict())
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -10,17 +10,13 @@ from torch import nn
 import delta_tta
 from delta_tta import Guard, SettingError
 from delta_tta.watch import SOON
-from nets import batches, conv_net, flatten
+from nets import batches, conv_net, flatten, without_counts
 
 WILD = {"lr": 5.0, "optimizer": "sgd", "init": "first", "pace": "even"}
 
 
 def adapter(method="tent+delta", net=None, **settings):
     return delta_tta.adapt(net or conv_net(), method, **settings)
-
-
-def without_counts(state):
-    return flatten({key: value for key, value in state.items() if key not in ("guard", "step", "samples", "checksum")})
 
 
 def assert_unchanged(before, after):
