@@ -1,7 +1,7 @@
-"""AugMix (Hendrycks et al. 2020) as MEMO uses it, batched: all images and all chains at once, in torch.
+"""AugMix (Hendrycks et al. 2020), batched: all images and all chains at once, in torch.
 
 A copy is m · x + (1 − m) · Σ_i w_i chain_i(x) with w ~ Dirichlet(1, 1, 1), m ~ Beta(1, 1), each chain one to three
-operations at random. Before, the image is mirrored with probability ½ and shifted by up to an eighth of its side.
+operations at random. MEMO mirrors the image first with probability ½ and shifts it by up to an eighth of its side.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from .augment import Draw, affine
 
 CHAINS = 3
 DEPTH = 3
-BITS = 4
-"""Posterise keeps these: at MEMO's levels the rule 4 − ⌊0.4 · level⌋ never takes one away."""
 
 
 def augmix(images: Tensor, copies: int, generator: Generator) -> Tensor:
-    """Return AugMix copies of images, (N, 3, H, W) in 0 to 1, as (copies, N, 3, H, W).
+    """Return MEMO's copies of images, (N, 3, H, W) in 0 to 1, as (copies, N, 3, H, W).
 
     A copy draws its own numbers, the same for all images: so an image's copies do not depend on what is beside it.
     """
@@ -29,9 +27,18 @@ def augmix(images: Tensor, copies: int, generator: Generator) -> Tensor:
     x = images.expand(shape).flatten(0, 1)
     x = torch.where(draw.uniform(0, 1) < 0.5, x.flip(3), x)
     x = _moved(x, draw, right=draw.uniform(-1 / 8, 1 / 8), down=draw.uniform(-1 / 8, 1 / 8)).view(shape)
-    exponential = -torch.rand(CHAINS, copies, generator=generator).clamp(min=1e-12).log()
-    weights = (exponential / exponential.sum(0)).to(x).view(CHAINS, copies, 1, 1, 1, 1)  # Dirichlet(1, 1, 1)
-    share = torch.rand(copies, 1, 1, 1, 1, generator=generator).to(x)  # Beta(1, 1)
+    return mix_chains(x, generator)
+
+
+def mix_chains(x: Tensor, generator: Generator, severity: float = 1.0) -> Tensor:
+    """Return x, (draws, N, 3, H, W), mixed with its chains; each of the draws is one for N images.
+
+    The severity is that of the operations: 1 for MEMO, 3 for training as AugMix does.
+    """
+    draws, count = x.shape[:2]
+    exponential = -torch.rand(CHAINS, draws, generator=generator).clamp(min=1e-12).log()
+    weights = (exponential / exponential.sum(0)).to(x).view(CHAINS, draws, 1, 1, 1, 1)  # Dirichlet(1, 1, 1)
+    share = torch.rand(draws, 1, 1, 1, 1, generator=generator).to(x)  # Beta(1, 1)
     chains = x.repeat(CHAINS, 1, 1, 1, 1)
     depth = torch.randint(1, DEPTH + 1, (len(chains),), generator=generator)
     for step in range(DEPTH):
@@ -39,19 +46,35 @@ def augmix(images: Tensor, copies: int, generator: Generator) -> Tensor:
         for number, operation in enumerate(OPERATIONS):
             here = ((choice == number) & (depth > step)).nonzero().flatten().to(x.device)
             if len(here):
-                draw = Draw(generator, len(here), x, len(images))
-                chains[here] = operation(chains[here].flatten(0, 1), draw).unflatten(0, (len(here), -1))
-    mixed = (weights * chains.view(CHAINS, *shape)).sum(0)
+                level = Level(generator, len(here), x, count, severity)
+                chains[here] = operation(chains[here].flatten(0, 1), level).unflatten(0, (len(here), -1))
+    mixed = (weights * chains.view(CHAINS, *x.shape)).sum(0)
     return share * x + (1 - share) * mixed
 
 
-def autocontrast(x: Tensor, draw: Draw) -> Tensor:
+class Level(Draw):
+    """Draws of how strong an operation is: from a tenth of a tenth of its range to `severity` tenths."""
+
+    def __init__(self, generator: Generator, count: int, like: Tensor, each: int, severity: float) -> None:
+        super().__init__(generator, count, like, each)
+        self.severity = severity
+
+    def level(self) -> Tensor:
+        """Return 0.1 to `severity`, one number an image."""
+        return self.uniform(0.1, self.severity)
+
+    def signed(self) -> Tensor:
+        """Return it with a random sign."""
+        return self.level() * torch.where(self.uniform(0, 1) < 0.5, -1.0, 1.0).to(self.like)
+
+
+def autocontrast(x: Tensor, draw: Level) -> Tensor:
     """Stretch each channel to 0 to 1."""
     low, high = x.amin((2, 3), keepdim=True), x.amax((2, 3), keepdim=True)
     return torch.where(high > low, (x - low) / (high - low).clamp(min=1e-6), x)
 
 
-def equalise(x: Tensor, draw: Draw) -> Tensor:
+def equalise(x: Tensor, draw: Level) -> Tensor:
     """Flatten the histogram of each channel, over 256 levels, as Pillow does."""
     count, channels, height, width = x.shape
     levels = (x.clamp(0, 1) * 255).round().long().view(count * channels, -1)
@@ -64,47 +87,43 @@ def equalise(x: Tensor, draw: Draw) -> Tensor:
     return table.clamp(max=255).gather(1, levels).view(x.shape).to(x.dtype) / 255
 
 
-def posterise(x: Tensor, draw: Draw) -> Tensor:
-    """Keep the upper bits."""
-    kept = 2 ** (8 - BITS)
+def posterise(x: Tensor, draw: Level) -> Tensor:
+    """Keep the upper 4 − ⌊0.4 · level⌋ bits: at MEMO's levels 4."""
+    bits = 4 - (0.4 * draw.level()).floor() if draw.severity >= 2.5 else 4
+    kept = 2 ** (8 - bits)
     posterised: Tensor = (x.clamp(0, 1) * 255 / kept).floor() * kept / 255
     return posterised
 
 
-def solarise(x: Tensor, draw: Draw) -> Tensor:
+def solarise(x: Tensor, draw: Level) -> Tensor:
     """Invert what is brighter than a high threshold."""
-    threshold = 1 - 0.1 * draw.uniform(0.1, 1)
+    threshold = 1 - 0.1 * draw.level()
     return torch.where(x >= threshold, 1 - x, x)
 
 
-def rotate(x: Tensor, draw: Draw) -> Tensor:
-    """Turn by up to 3 degrees."""
-    return _moved(x, draw, degrees=3 * _signed(draw))
+def rotate(x: Tensor, draw: Level) -> Tensor:
+    """Turn by up to 3 degrees times the severity."""
+    return _moved(x, draw, degrees=3 * draw.signed())
 
 
-def shear_x(x: Tensor, draw: Draw) -> Tensor:
-    """Slant rows by up to 0.03."""
-    return _moved(x, draw, slant_right=0.03 * _signed(draw))
+def shear_x(x: Tensor, draw: Level) -> Tensor:
+    """Slant rows by up to 0.03 times the severity."""
+    return _moved(x, draw, slant_right=0.03 * draw.signed())
 
 
-def shear_y(x: Tensor, draw: Draw) -> Tensor:
-    """Slant columns by up to 0.03."""
-    return _moved(x, draw, slant_down=0.03 * _signed(draw))
+def shear_y(x: Tensor, draw: Level) -> Tensor:
+    """Slant columns by up to 0.03 times the severity."""
+    return _moved(x, draw, slant_down=0.03 * draw.signed())
 
 
-def translate_x(x: Tensor, draw: Draw) -> Tensor:
-    """Shift sideways by up to a thirtieth."""
-    return _moved(x, draw, right=_signed(draw) / 30)
+def translate_x(x: Tensor, draw: Level) -> Tensor:
+    """Shift sideways by up to a thirtieth times the severity."""
+    return _moved(x, draw, right=draw.signed() / 30)
 
 
-def translate_y(x: Tensor, draw: Draw) -> Tensor:
-    """Shift up or down by up to a thirtieth."""
-    return _moved(x, draw, down=_signed(draw) / 30)
-
-
-def _signed(draw: Draw) -> Tensor:
-    """Return a level between 0.1 and 1 with a random sign."""
-    return draw.uniform(0.1, 1) * torch.where(draw.uniform(0, 1) < 0.5, -1.0, 1.0).to(draw.like)
+def translate_y(x: Tensor, draw: Level) -> Tensor:
+    """Shift up or down by up to a thirtieth times the severity."""
+    return _moved(x, draw, down=draw.signed() / 30)
 
 
 def _moved(x: Tensor, draw: Draw, **moves: Tensor) -> Tensor:
@@ -113,7 +132,7 @@ def _moved(x: Tensor, draw: Draw, **moves: Tensor) -> Tensor:
     return affine(x, **{**still, **moves})
 
 
-OPERATIONS: tuple[Callable[[Tensor, Draw], Tensor], ...] = (
+OPERATIONS: tuple[Callable[[Tensor, Level], Tensor], ...] = (
     autocontrast,
     equalise,
     posterise,

@@ -1,4 +1,4 @@
-"""Residual networks for 32×32 images: ResNet (He et al. 2016) and ResNeXt-29 (Xie et al. 2017) as AugMix trains it."""
+"""Residual networks for 32×32 images: ResNet (He 2016), ResNeXt-29 (Xie 2017), wide ResNet (Zagoruyko 2016)."""
 
 from __future__ import annotations
 
@@ -102,4 +102,65 @@ class CifarResNeXt(nn.Module):
         x = F.relu(self.bn_1(self.conv_1_3x3(x)))
         x = self.stage_3(self.stage_2(self.stage_1(x)))
         logits: Tensor = self.classifier(x.mean(dim=(2, 3)))
+        return logits
+
+
+class WideBlock(nn.Module):
+    """Norm, ReLU, 3×3, twice, added to the input; module names are those of the public checkpoints."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(inputs)
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        same = stride == 1 and inputs == outputs
+        self.convShortcut = None if same else nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return F(x) + x, or + a 1×1 convolution of the normed input where the shape changes."""
+        y = F.relu(self.bn1(x))
+        z: Tensor = self.conv2(F.relu(self.bn2(self.conv1(y))))
+        return z + (x if self.convShortcut is None else self.convShortcut(y))
+
+
+class WideStage(nn.Module):
+    """Blocks of one width, under the name the public checkpoints give them."""
+
+    def __init__(self, blocks: list[WideBlock]) -> None:
+        super().__init__()
+        self.layer = nn.Sequential(*blocks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run the blocks."""
+        y: Tensor = self.layer(x)
+        return y
+
+
+class WideResNet(nn.Module):
+    """Three stages of 16, 32 and 64 channels times `width`; the depth is 6n + 4."""
+
+    def __init__(self, depth: int = 28, width: int = 2, classes: int = 10) -> None:
+        super().__init__()
+        if depth < 10 or (depth - 4) % 6:
+            raise ModelError(f"Expected a depth of 6n + 4 (16, 28, 40, ...), but got {depth}.")
+        self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
+        stages, inputs = [], 16
+        for stage, planes in enumerate((16, 32, 64)):
+            blocks = []
+            for i in range((depth - 4) // 6):
+                blocks.append(WideBlock(inputs, planes * width, stride=2 if stage and not i else 1))
+                inputs = planes * width
+            stages.append(WideStage(blocks))
+        self.block1, self.block2, self.block3 = stages
+        self.bn1 = nn.BatchNorm2d(inputs)
+        self.fc = nn.Linear(inputs, classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits, (B, classes), of images (B, 3, H, W)."""
+        x = self.block3(self.block2(self.block1(self.conv1(x))))
+        logits: Tensor = self.fc(F.relu(self.bn1(x)).mean(dim=(2, 3)))
         return logits

@@ -16,7 +16,7 @@ from torch import nn
 
 from ..errors import ModelError, nearest
 from ..normalisation import Normalisation, normalisation_of
-from .cifar import CifarResNet, CifarResNeXt
+from .cifar import CifarResNet, CifarResNeXt, WideResNet
 from .weights import load_weights, numbers
 
 HALF = Normalisation((0.5, 0.5, 0.5), (0.5, 0.5, 0.5), "AugMix's")
@@ -25,6 +25,7 @@ CIFAR100 = Normalisation((0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762), "CI
 
 ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
     **{f"resnet{depth}": partial(CifarResNet, depth) for depth in (20, 32, 44, 56, 110)},
+    **{f"wrn{depth}-{width}": partial(WideResNet, depth, width) for depth, width in ((16, 2), (28, 2), (40, 2))},
     "resnext29": CifarResNeXt,
 }
 EMBEDDED = ("resnet20-cifar10", "resnet20-cifar100")
@@ -70,8 +71,8 @@ def load(
     """Return the model of this name, ready to predict.
 
     Args:
-        name: an embedded network ("resnet20-cifar10"), a CIFAR architecture ("resnet20", "resnext29"; needs `weights`),
-            "torchvision:NAME", "timm:NAME", "robustbench:[DATA/]NAME", or "path/to/file.py:factory", a function of
+        name: an embedded network ("resnet20-cifar10"), a CIFAR architecture ("resnet20", "wrn40-2", "resnext29"; needs
+            `weights`), "torchvision:NAME", "timm:NAME", "robustbench:[DATA/]NAME", or "path/to/file.py:factory", a function of
             your own (called with `classes` if given; the file is run).
         weights: a .safetensors file or a torch checkpoint, or the name of torchvision's ("IMAGENET1K_V1", the paper's
             for ResNet-50); None takes the published weights of torchvision, timm and
@@ -115,7 +116,7 @@ def _embedded(name: str, weights: str | Path | None) -> NamedModel:
 def _cifar(name: str, weights: str | Path | None, classes: int | None) -> NamedModel:
     count = 10 if classes is None else classes
     model = ARCHITECTURES[name](classes=count)
-    usual = HALF if name == "resnext29" else CIFAR100 if count == 100 else CIFAR10
+    usual = HALF if name == "resnext29" or name.startswith("wrn") else CIFAR100 if count == 100 else CIFAR10
     card = _fill(model, name, weights)
     if {"mean", "std"} <= set(card):
         usual = Normalisation(numbers(card["mean"]), numbers(card["std"]), "the file's card")  # type: ignore[arg-type]

@@ -80,6 +80,10 @@ def test_each_image_is_jittered_by_draws_of_its_own():
     assert not torch.allclose(made[0], made[1])
 
 
+def levels_of(x, severity=1.0):
+    return augmix.Level(generator(), len(x), x, 1, severity)
+
+
 @pytest.mark.parametrize(
     ("ours", "pillow"),
     [
@@ -90,7 +94,7 @@ def test_each_image_is_jittered_by_draws_of_its_own():
 )
 def test_operations_are_pillows(ours, pillow):
     levels = (pictures(3, 16, seed=2) * 0.6 * 255 + 20).round()
-    made = ours(levels / 255, Draw(generator(), 3, levels))
+    made = ours(levels / 255, levels_of(levels))
     for image, mine in zip(levels, made, strict=True):
         theirs = np.asarray(pillow(Image.fromarray(image.permute(1, 2, 0).numpy().astype(np.uint8))))
         assert np.abs(mine.permute(1, 2, 0).numpy() * 255 - theirs).max() <= 1.01
@@ -98,10 +102,24 @@ def test_operations_are_pillows(ours, pillow):
 
 def test_equalise_leaves_a_flat_image_alone():
     flat = torch.full((1, 3, 8, 8), 100 / 255)
-    assert torch.allclose(augmix.equalise(flat, Draw(generator(), 1, flat)), flat)
+    assert torch.allclose(augmix.equalise(flat, levels_of(flat)), flat)
 
 
 def test_solarise_inverts_only_what_is_bright():
     x = torch.tensor([0.2, 0.5, 0.85, 0.995]).view(1, 1, 2, 2).expand(1, 3, 2, 2)
-    made = augmix.solarise(x, Draw(generator(), 1, x))[0, 0].flatten().tolist()
+    made = augmix.solarise(x, levels_of(x))[0, 0].flatten().tolist()
     assert made == pytest.approx([0.2, 0.5, 0.85, 0.005], abs=1e-6)
+
+
+def test_posterise_keeps_three_bits_at_high_levels_only():
+    x = pictures(200, 4)
+    made = (augmix.posterise(x, levels_of(x, 3.0)) * 255).round().to(torch.int)
+    bits = [3 if not (image % 32).any() else 4 for image in made]
+    assert not (made % 16).any()
+    assert 0.1 < bits.count(3) / len(bits) < 0.25  # levels above 2.5 of 0.1 to 3: 17 %
+
+
+def test_chains_of_a_higher_severity_go_farther_from_the_image():
+    x = pictures(64).unsqueeze(1)
+    near, far = ((augmix.mix_chains(x, generator(3), severity) - x).abs().mean() for severity in (1.0, 3.0))
+    assert far > 1.1 * near
