@@ -105,6 +105,28 @@ class Learner(Forward):
         with torch.no_grad():
             return self._answer(x, self.logits_of_source(x) if alone else self._logits(x).detach())
 
+    @property
+    def started(self) -> bool:
+        """Whether no layer waits for a batch to start its averages from."""
+        return all(norm.settled for norm in self.subject.norms.values())
+
+    def start(self, x: Tensor) -> tuple[Tensor, Callable[[], None]]:
+        """Answer with the statistics of x, and return what makes them the start of the averages; nothing trains."""
+        self.subject.discard()
+        with torch.no_grad():
+            with self._phase("observing"):
+                logits = self._logits(x)
+            answer = self._answer(x, logits)
+            if self.balance is not None:
+                self.balance.weigh(Prediction(logits), self.balance_memory, self.subject.norms.values(), self.ranks)
+        finite = _finite([logits, *(t for norm in self.subject.norms.values() for t in norm.measured())])
+
+        def begin() -> None:
+            for norm in self.subject.norms.values():
+                norm.commit() if finite else norm.discard()
+
+        return answer, begin
+
     def bake(self) -> None:
         """Write into the model what a plain model should answer with."""
 
@@ -122,7 +144,7 @@ class Learner(Forward):
         """
         watch = self.watch
         looks = watch is not None and watch.looks_at_the_next()
-        if later and not looks and self.objective is None and all(norm.settled for norm in self.subject.norms.values()):
+        if later and not looks and self.objective is None and self.started:
             return self.predict(x), lambda: self.observe(x)[1]()
         self.subject.discard()
         if watch is not None and watch.distrusts(x):

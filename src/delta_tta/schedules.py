@@ -49,17 +49,19 @@ class Every:
 class Slow(Every):
     """Answer without learning; learn from each `length` samples when they are full.
 
-    Every sample is learnt from once, in order, in updates of exactly `length`, whatever the batch sizes.
+    Every sample is learnt from once, in order, in updates of exactly `length`, whatever the batch sizes. With
+    init="first" the moving averages start from the first batch that is answered, as in the paper, however small it is.
     """
 
     def answer(self, x: Tensor, later: bool) -> tuple[Tensor, Update]:
         """Answer at once."""
         kept = self._with_cache(x)
-        logits = self.learner.predict(x)
+        logits, start = self._answer(x)
         entropy = float(Prediction(logits).entropy.mean())
         full = len(kept) // self.length * self.length
 
         def update() -> Outcome:
+            start()
             collecting = f"collecting samples: {len(kept)} of {self.length}"
             outcome = Outcome(entropy=entropy, frequencies=self.learner.frequencies(), skipped=collecting)
             for samples in kept[:full].split(self.length) if full else ():
@@ -68,6 +70,12 @@ class Slow(Every):
             return outcome
 
         return logits, update
+
+    def _answer(self, x: Tensor) -> tuple[Tensor, Callable[[], None]]:
+        """Return the logits, and what starts the averages."""
+        if self.learner.settings.init == "first" and not self.learner.started:
+            return self.learner.start(x)
+        return self.learner.predict(x), lambda: None
 
 
 class Window(Every):
@@ -96,6 +104,10 @@ class Auto(Slow):
         if len(x) >= TRUSTED_SAMPLES or settings.sync or settings.episodic:
             return self.learner.observe(x, later)
         return super().answer(x, later)
+
+    def _answer(self, x: Tensor) -> tuple[Tensor, Callable[[], None]]:
+        """Return the logits; the averages start from the samples collected, as these batches are too small."""
+        return self.learner.predict(x), lambda: None
 
 
 SCHEDULES: dict[str, type[Every]] = {"every": Every, "slow": Slow, "window": Window, "auto": Auto}

@@ -5,6 +5,7 @@ import torch
 
 import delta_tta
 from delta_tta import InputError
+from delta_tta.norms.layers import MovingAverage
 from nets import batches, conv_net, flatten
 
 
@@ -55,6 +56,46 @@ def same_state_but_cache(a, b):
         for m in (a, b)
     )
     return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+def first_norm(adapter):
+    return next(module for module in adapter.modules() if isinstance(module, MovingAverage))
+
+
+@pytest.mark.parametrize("method", ["tent+delta", "tema"])
+def test_slow_update_from_the_first_batch_starts_with_its_statistics(method):
+    paper = {"update": "slow", "length": 8, "init": "first", "pace": "even", "guard": "off"}
+    (x,) = batches(1, size=3)
+    adapter, bn = delta_tta.adapt(conv_net(), method, **paper), delta_tta.adapt(conv_net(), "bn", paper=True)
+    assert torch.allclose(adapter(x), bn(x), atol=1e-5)  # what BN adapt answers
+    norm = first_norm(adapter)
+    features = conv_net()[0](x)
+    mean, var = features.mean((0, 2, 3)), features.var((0, 2, 3), unbiased=False)
+    assert torch.allclose(norm.mean, mean, atol=1e-6)
+    assert torch.allclose(norm.std, (var + norm.source.eps).sqrt(), atol=1e-6)
+    assert torch.equal(adapter(x), adapter.predict(x))  # until the update nothing moves
+
+
+def test_slow_update_from_the_first_batch_depends_on_its_size():
+    def answers(size, init):
+        adapter = delta_tta.adapt(conv_net(), "tent+delta", paper=True, update="slow", length=8, **init)
+        return torch.cat([adapter(x) for x in split(batches(4, size=8), [size] * (32 // size))])
+
+    first, inherit = {"init": "first"}, {"init": "inherit"}
+    assert not torch.allclose(answers(8, first), answers(2, first), atol=1e-2)
+    assert torch.allclose(answers(8, inherit), answers(2, inherit), atol=1e-5)
+    every = delta_tta.adapt(conv_net(), "tent+delta", paper=True)
+    assert torch.allclose(answers(8, first), torch.cat([every(x) for x in batches(4, size=8)]), atol=1e-5)
+
+
+def test_averages_do_not_start_from_what_is_not_finite():
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", paper=True, update="slow", length=8)
+    good, bad = batches(2, size=2)
+    adapter(torch.full_like(bad, 3e38))
+    assert first_norm(adapter).mean is None
+    adapter.reset()
+    adapter(good)
+    assert first_norm(adapter).mean.isfinite().all()
 
 
 @pytest.mark.parametrize("sizes", [(5, 1, 7, 3), (20, 3, 1), (3, 3, 3, 3, 3, 3), (16,), (1,) * 11])

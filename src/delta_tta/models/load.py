@@ -72,8 +72,8 @@ def load(
 
     Args:
         name: an embedded network ("resnet20-cifar10"), a CIFAR architecture ("resnet20", "wrn40-2", "resnext29"; needs
-            `weights`), "torchvision:NAME", "timm:NAME", "robustbench:[DATA/]NAME", or "path/to/file.py:factory", a function of
-            your own (called with `classes` if given; the file is run).
+            `weights`), "torchvision:NAME", "timm:NAME", "robustbench:[DATA/]NAME", or "path/to/file.py:factory", a
+            function of your own (called with `classes` if given; the file is run).
         weights: a .safetensors file or a torch checkpoint, or the name of torchvision's ("IMAGENET1K_V1", the paper's
             for ResNet-50); None takes the published weights of torchvision, timm and
             RobustBench (downloaded by them), or what your factory returns; "random" the untrained network.
