@@ -19,7 +19,7 @@ from torch.utils.data import Sampler
 
 from .errors import StreamError, nearest
 
-Scenario = Literal["IS+CB", "DS+CB", "IS+CI", "DS+CI", "natural"]
+Scenario = Literal["IS+CB", "DS+CB", "IS+CI", "DS+CI", "natural", "videos"]
 Indices = npt.NDArray[np.int64]
 
 PIECES = 10
@@ -31,8 +31,8 @@ class StreamSpec:
     """Everything but the labels that determines a stream.
 
     Attributes:
-        scenario: independent (IS) or dependent (DS) samples, class-balanced (CB) or -imbalanced (CI); or "natural", the
-            order of the data set.
+        scenario: independent (IS) or dependent (DS) samples, class-balanced (CB) or -imbalanced (CI); "natural", the
+            order of the data set; or "videos", whole videos in random order, each as it was filmed.
         rho: ρ of DS, the concentration: the smaller, the longer a class fills the view.
         pi: π of CI, the size of the rarest class relative to the most frequent.
         seed: of all random draws; the paper uses 2020 to 2023.
@@ -144,16 +144,18 @@ def stream(
     pi: float | None = None,
     seed: int = 2020,
     pieces: int = PIECES,
+    groups: Sequence[str] | None = None,
 ) -> Stream:
     """Order the samples with these labels as the paper does; the caller's random state is not touched.
 
     Args:
         labels: the class of each sample of the data set, integers from 0.
-        scenario: "IS+CB", "DS+CB", "IS+CI", "DS+CI" or "natural".
+        scenario: "IS+CB", "DS+CB", "IS+CI", "DS+CI", "natural" or "videos".
         rho: see `StreamSpec`, as are the others.
         pi: see `StreamSpec`.
         seed: see `StreamSpec`.
         pieces: see `StreamSpec`.
+        groups: the video of each sample, for "videos" alone.
 
     Examples:
         >>> stream([0, 0, 1, 1], "IS+CB")
@@ -176,11 +178,29 @@ def stream(
     if spec.dependent:
         assert rho is not None
         order = order[_dependent(classes[order], rho, pieces, numpy, python)]
+    elif spec.scenario == "videos":
+        order = _by_video(len(classes), groups, python)
     elif spec.scenario != "natural":
         shuffled = order.tolist()
         python.shuffle(shuffled)
         order = np.array(shuffled, dtype=np.int64)
     return Stream(spec, order, len(classes))
+
+
+def _by_video(count: int, groups: Sequence[str] | None, python: random.Random) -> Indices:
+    """Shuffle the videos; the samples of each stay in their order."""
+    if groups is None or len(groups) != count:
+        came = "none" if groups is None else f"{len(groups)}"
+        raise StreamError(
+            f"Expected the video of each of the {count} samples as `groups` for the scenario 'videos', but got {came}. "
+            "Data that is no video has no such order: take 'natural'."
+        )
+    places: dict[str, list[int]] = {}
+    for place, video in enumerate(groups):
+        places.setdefault(video, []).append(place)
+    names = list(places)
+    python.shuffle(names)
+    return np.array([place for name in names for place in places[name]], dtype=np.int64)
 
 
 def _imbalanced(labels: Indices, pi: float, numpy: np.random.RandomState) -> Indices:

@@ -52,6 +52,7 @@ class Place:
         weights: likewise.
         preset: the paper's settings for a data set; "auto" takes those that go with the data.
         images: only so many of the images, as many of each class; None for all.
+        clean: where clean images are, for "cifar-c" and "imagenet-c", whose own are all corrupted.
     """
 
     data: Kind = "demo"
@@ -60,6 +61,7 @@ class Place:
     weights: str | None = None
     preset: str | None = "auto"
     images: int | None = None
+    clean: str | None = None
 
     def __post_init__(self) -> None:
         if self.data not in get_args(Kind):
@@ -72,6 +74,8 @@ class Place:
                 if self.path
                 else f"Expected `path`, where the data {self.data!r} is, but there is none. {how_to_get(self.data)}"
             )
+        if self.clean is not None and self.data not in ("cifar-c", "imagenet-c"):
+            raise SettingError(f"Expected `clean` for 'cifar-c' and 'imagenet-c' alone, but the data is {self.data!r}.")
         if self.images is not None and (not isinstance(self.images, int) or self.images < 1):
             raise SettingError(f"Expected `images` to be an integer of at least 1, but got {self.images!r}.")
 
@@ -277,8 +281,9 @@ def from_mapping(values: Mapping[str, Any], root: Path | None = None) -> Experim
 def _from(root: Path, place: Mapping[str, Any]) -> dict[str, Any]:
     """Return the place with its files sought from `root`; weights may also be the name of published ones."""
     found = dict(place)
-    if "path" in found:
-        found["path"] = str(root / found["path"])
+    for name in ("path", "clean"):
+        if name in found:
+            found[name] = str(root / found[name])
     if (root / found.get("weights", "")).is_file():
         found["weights"] = str(root / found["weights"])
     file, colon, factory = found.get("model", "").rpartition(":")

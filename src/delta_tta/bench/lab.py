@@ -85,9 +85,17 @@ class Lab:
         return self._streams[where]
 
     def _stream(self, cell: Cell) -> Stream | DomainStream:
-        labels = self.described(cell.place, cell.corruptions[0], cell.severity).labels
-        spec = cell.stream
-        within = stream(labels, spec.scenario, rho=spec.rho, pi=spec.pi, seed=spec.seed, pieces=spec.pieces)
+        images = self.described(cell.place, cell.corruptions[0], cell.severity)
+        spec, videos = cell.stream, getattr(images, "videos", None)
+        within = stream(
+            images.labels,
+            spec.scenario,
+            rho=spec.rho,
+            pi=spec.pi,
+            seed=spec.seed,
+            pieces=spec.pieces,
+            groups=videos,
+        )
         if cell.samples is not None:
             within = Stream(within.spec, within.indices[: cell.samples], within.size)
         if cell.passes > 1:
@@ -177,13 +185,18 @@ def _clean(place: Place) -> ImageSet:
     assert place.path is not None
     if place.data == "cifar":
         return data.cifar(place.path)
+    if place.clean is not None:
+        return data.cifar(place.clean) if place.data == "cifar-c" else data.folder(place.clean)
     if place.data == "folder":
         return data.folder(place.path, size=None)
     if place.data == "imagenet-r":
         return data.imagenet_r(place.path)
     if place.data == "video":
         return data.video(place.path)
-    raise SettingError(f"The data {place.data!r} has no clean images; name the corruptions, or give clean images.")
+    raise SettingError(
+        f"The data {place.data!r} holds corrupted images alone. Say where clean ones are (`clean`, --clean), or name "
+        "the corruptions."
+    )
 
 
 def _fewer(images: ImageSet, place: Place) -> ImageSet:

@@ -68,7 +68,13 @@ def reproduce(
         ),
     ] = "demo",
     data: Annotated[Path | None, typer.Option(help="Where the images are.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="Of the network, where none come with it.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="Of the network, instead of those that come with it.")] = None,
+    clean: Annotated[
+        Path | None, typer.Option(help="Clean images, where those at --data are all corrupted (Table 7, Figure 3).")
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="Only so many samples of each stream, to try it out.", min=1)
+    ] = None,
     full: Annotated[bool, typer.Option(help="All corruptions, seeds and images: for those with a GPU.")] = False,
     out: Annotated[
         Path | None,
@@ -90,17 +96,17 @@ def reproduce(
     With a data set of the paper it is the paper's setting; on the embedded images, or on CIFAR-100 corrupted on the
     fly, the same experiment on other images, and the output says so. Stopped at any moment, the same command goes on.
     """
-    place, lab = ground(on, data, weights, full), Lab(cache or default_cache())
-    chosen = _chosen(names or [], everything or (listing and not names), place)
+    place, lab = ground(on, data, weights, full, clean, samples), Lab(cache or default_cache())
     if listing:
-        _list(chosen, place, lab, store, as_json)
+        _list([found for name in names or EXHIBITS for found in _named(name)], place, lab, store, as_json)
         return
+    chosen = _chosen(names or [], everything, place)
     with Store(store) as opened:
         say(f"On {place.words}.")
         cells = list(dict.fromkeys(cell for name in chosen for cell in EXHIBITS[name].cells(place)))
         make = engine_maker(engine, lab.cache, workers, threads, address, cpus_per_cell, gpus_per_cell)
         plan, tally = execute(cells, opened, lab.cache, make, tensorboard)
-        shelf = Shelf(opened, place, plan.keys)
+        shelf = Shelf(opened, place, plan.keys, lab)
         made = [exhibit(EXHIBITS[name], shelf) for name in chosen]
         folder = out or Path(f"reproduced-{on}")
         for one in made:
@@ -126,17 +132,23 @@ def report(
 
 
 def _chosen(names: Sequence[str], everything: bool, place: Ground) -> list[str]:
-    here = [name for name in EXHIBITS if place.has(name)]
-    for name in names:
-        if name not in EXHIBITS:
-            raise SettingError(f"Unknown exhibit {name!r}.{nearest(name, EXHIBITS)}")
-        if name not in here:
-            raise SettingError(
-                f"{name} cannot be made on '{place.name}': its images are not there. Known: {', '.join(here)}."
-            )
+    """Return the exhibits that are asked for; those that cannot be had here are an error, or left out of all."""
+    wanted = list(dict.fromkeys(found for name in names for found in _named(name)))
+    refused = {name: EXHIBITS[name].why_not(place) for name in wanted or EXHIBITS}
+    refused = {name: why for name, why in refused.items() if why}
+    if names and refused:
+        raise SettingError(" ".join(f"{name} cannot be made on '{place.name}'. {why}" for name, why in refused.items()))
     if not names and not everything:
         raise SettingError("Expected the name of a table or figure, or --all; `delta-tta reproduce --list` shows them.")
-    return here if everything and not names else list(dict.fromkeys(names))
+    return wanted or [name for name in EXHIBITS if name not in refused]
+
+
+def _named(name: str) -> list[str]:
+    """Return the exhibit of this name; "figure-8" has two parts."""
+    parts = [name] if name in EXHIBITS else [one for one in EXHIBITS if one[:-1] == name and one[-1] in "ab"]
+    if not parts:
+        raise SettingError(f"Unknown exhibit {name!r}.{nearest(name, EXHIBITS)}")
+    return parts
 
 
 def _show(made: Sequence[Exhibit], as_json: bool, place: Ground, folder: Path) -> None:
@@ -160,18 +172,18 @@ def _list(chosen: Sequence[str], place: Ground, lab: Lab, store: Path, as_json: 
     minutes: dict[str, float] = {}  # of every cell that is to be run; exhibits share cells
     rows = []
     for name in chosen:
-        plan = Plan.of(EXHIBITS[name].cells(place), lab)
+        why = EXHIBITS[name].why_not(place)
+        plan = Plan.of([] if why else EXHIBITS[name].cells(place), lab)
         own = {key: plan.work(key) / rate / 60 for key in plan.cells if key not in there}
-        rows.append((name, EXHIBITS[name].title, len(plan.cells), len(plan.cells) - len(own), sum(own.values())))
+        rows.append((name, EXHIBITS[name].title, len(plan.cells), len(plan.cells) - len(own), sum(own.values()), why))
         minutes |= own
     if as_json:
-        print_json(
-            [dict(zip(("name", "title", "cells", "in_store", "minutes_left"), row, strict=True)) for row in rows]
-        )
+        heads = ("name", "title", "cells", "in_store", "minutes_left", "why_not")
+        print_json([dict(zip(heads, row, strict=True)) for row in rows])
     else:
         table = RichTable("name", "what", "cells", "in the store", "minutes left", title=f"On {place.words}")
-        for name, title, cells, found, left in rows:
-            table.add_row(name, title, str(cells), str(found), f"{left:.1f}")
+        for name, title, cells, found, left, why in rows:
+            table.add_row(name, f"{title}. Not here: {why}" if why else title, str(cells), str(found), f"{left:.1f}")
         consoles()[0].print(table)
     say(f"About {sum(minutes.values()):.0f} minutes on {cores()} cores for all of them, as they share cells.")
 

@@ -12,12 +12,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from ..errors import ModelError, nearest
 from ..normalisation import Normalisation, normalisation_of
 from .cifar import CifarResNet, CifarResNeXt, WideResNet
-from .weights import load_weights, numbers
+from .weights import fill, fits, load_weights, numbers, outputs_in, read_weights
 
 HALF = Normalisation((0.5, 0.5, 0.5), (0.5, 0.5, 0.5), "AugMix's")
 CIFAR10 = Normalisation((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), "CIFAR-10's statistics")
@@ -77,7 +78,7 @@ def load(
         weights: a .safetensors file or a torch checkpoint, or the name of torchvision's ("IMAGENET1K_V1", the paper's
             for ResNet-50); None takes the published weights of torchvision, timm and
             RobustBench (downloaded by them), or what your factory returns; "random" the untrained network.
-        classes: number of outputs, where it is not the source's own.
+        classes: number of outputs; None: as many as the weights in a file are for, else the source's own.
         mean: of the input channels, 0 to 1; None takes what the model's source says.
         std: likewise.
     """
@@ -102,6 +103,19 @@ def load(
     return dataclasses.replace(found, model=model.eval(), name=name, normalisation=scale)
 
 
+def architecture_of(weights: str | Path) -> str:
+    """Return the CIFAR architecture that a file of weights is for: as its card says, else by the names and shapes."""
+    read, card = read_weights(weights)
+    if card.get("architecture") in ARCHITECTURES:
+        return card["architecture"]
+    for name, make in ARCHITECTURES.items():
+        with torch.device("meta"):
+            model = make(classes=10)
+        if fits(model, read):
+            return name
+    raise ModelError(f"The weights in {weights} are of no CIFAR network known here: {', '.join(ARCHITECTURES)}.")
+
+
 def _embedded(name: str, weights: str | Path | None) -> NamedModel:
     architecture, _, data = name.partition("-")
     model = ARCHITECTURES[architecture](classes=100 if data == "cifar100" else 10)
@@ -114,21 +128,36 @@ def _embedded(name: str, weights: str | Path | None) -> NamedModel:
 
 
 def _cifar(name: str, weights: str | Path | None, classes: int | None) -> NamedModel:
-    count = 10 if classes is None else classes
-    model = ARCHITECTURES[name](classes=count)
-    usual = HALF if name == "resnext29" or name.startswith("wrn") else CIFAR100 if count == 100 else CIFAR10
-    card = _fill(model, name, weights)
-    if {"mean", "std"} <= set(card):
-        usual = Normalisation(numbers(card["mean"]), numbers(card["std"]), "the file's card")  # type: ignore[arg-type]
-    return NamedModel(model, name, str(weights), usual, 32)
-
-
-def _fill(model: nn.Module, name: str, weights: str | Path | None) -> dict[str, str]:
     if weights is None:
         raise ModelError(
             f"{name!r} is an architecture; give `weights` (a file, or 'random' for the untrained network)."
         )
-    return {} if weights == "random" else load_weights(model, weights)
+    model, count, card = _filled(lambda count: ARCHITECTURES[name](classes=count or 10), weights, classes)
+    half = name == "resnext29" or name.startswith("wrn")
+    usual = HALF if half else CIFAR100 if count == 100 else CIFAR10
+    return NamedModel(model, name, str(weights), _on_card(card) or usual, 32)
+
+
+def _on_card(card: dict[str, str]) -> Normalisation | None:
+    """Return the normalisation that a file of weights names."""
+    if not {"mean", "std"} <= set(card):
+        return None
+    return Normalisation(numbers(card["mean"]), numbers(card["std"]), "the file's card")  # type: ignore[arg-type]
+
+
+def _filled(
+    make: Callable[[int | None], nn.Module], weights: str | Path, classes: int | None
+) -> tuple[nn.Module, int | None, dict[str, str]]:
+    """Return a model with the weights of a file, how many classes it has, and the file's card."""
+    model = make(classes)
+    if weights == "random":
+        return model, classes, {}
+    read, card = read_weights(weights)
+    found = outputs_in(read, model) if classes is None else classes
+    if found is not None and found != outputs_in(model.state_dict(), model):
+        model = make(found)
+    fill(model, read, weights)
+    return model, found, card
 
 
 def _imported(library: str) -> Any:
@@ -149,23 +178,29 @@ def _torchvision(name: str, weights: str | Path | None, classes: int | None) -> 
     named = weights if isinstance(weights, str) and weights in choices.__members__ else None
     published = choices[named] if named else choices.DEFAULT
     weights = None if named else weights
-    shape: dict[str, Any] = {} if classes is None else {"num_classes": classes}
-    model = zoo.get_model(name, weights=published if weights is None else None, **shape)
-    if weights is not None:
-        _fill(model, name, weights)
+    card: dict[str, str] = {}
+    if weights is None:
+        model = zoo.get_model(name, weights=published, **_shape(classes))
+    else:
+        model, _, card = _filled(lambda count: zoo.get_model(name, weights=None, **_shape(count)), weights, classes)
     transforms = published.transforms()
     scale = Normalisation(tuple(transforms.mean), tuple(transforms.std), f"torchvision's {published}")
-    return NamedModel(model, name, str(weights or published), scale, transforms.crop_size[0])
+    return NamedModel(model, name, str(weights or published), _on_card(card) or scale, transforms.crop_size[0])
+
+
+def _shape(classes: int | None) -> dict[str, Any]:
+    return {} if classes is None else {"num_classes": classes}
 
 
 def _timm(name: str, weights: str | Path | None, classes: int | None) -> NamedModel:
     timm = _imported("timm")
     if not timm.is_model(name):
         raise ModelError(f"timm has no model {name!r}.{nearest(name, timm.list_models())}")
-    shape: dict[str, Any] = {} if classes is None else {"num_classes": classes}
-    model: Any = timm.create_model(name, pretrained=weights is None, **shape)
-    if weights is not None:
-        _fill(model, name, weights)
+    model: Any
+    if weights is None:
+        model = timm.create_model(name, pretrained=True, **_shape(classes))
+    else:
+        model, _, _ = _filled(lambda count: timm.create_model(name, **_shape(count)), weights, classes)
     size = model.pretrained_cfg.get("input_size", (3, 224, 224))[-1]
     return NamedModel(model, name, str(weights or "timm's"), normalisation_of(model), size)
 
@@ -203,8 +238,8 @@ def _factory(
     model = make() if classes is None else make(classes=classes)
     if not isinstance(model, nn.Module):
         raise ModelError(f"Expected {file}:{function} to return a torch.nn.Module, but got {type(model).__name__}.")
-    if weights is not None:
-        _fill(model, function, weights)
+    if weights is not None and weights != "random":
+        load_weights(model, weights)
     return NamedModel(
         model, function, str(weights or f"as {function} returns them"), normalisation_of(model, *scale), 224
     )

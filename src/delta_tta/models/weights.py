@@ -72,17 +72,37 @@ def _unwrapped(content: Any) -> dict[str, Tensor]:
     return {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
 
 
+def outputs_in(weights: Mapping[str, Tensor], model: nn.Module) -> int | None:
+    """Return how many classes weights of such a model are for, the rows of its last linear layer; None: not said."""
+    name = next((name for name, module in reversed([*model.named_modules()]) if isinstance(module, nn.Linear)), None)
+    found = _stripped(weights, model.state_dict()).get(f"{name}.weight")
+    return None if found is None else len(found)
+
+
+def fits(model: nn.Module, weights: Mapping[str, Tensor]) -> bool:
+    """Whether weights are of such a model, whatever the number of its classes."""
+    own = model.state_dict()
+    found = _stripped(weights, own)
+    linear = {name for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    body = {k: v.shape for k, v in own.items() if not k.endswith("num_batches_tracked")}
+    fixed = {k: shape for k, shape in body.items() if k.rpartition(".")[0] not in linear}
+    return body.keys() <= found.keys() <= own.keys() and all(found[k].shape == shape for k, shape in fixed.items())
+
+
 def load_weights(model: nn.Module, path: str | Path) -> dict[str, str]:
     """Load weights into a model, all of them or an error; return the file's card.
 
     Prefixes of wrappers are taken off, and normalisation buffers the model does not have are left out.
     """
     weights, card = read_weights(path)
+    fill(model, weights, path)
+    return card
+
+
+def fill(model: nn.Module, weights: Mapping[str, Tensor], path: str | Path) -> None:
+    """Put weights that were read from `path` into a model, all of them or an error."""
     own = model.state_dict()
-    for prefix in PREFIXES:
-        if weights and not set(weights) & set(own) and all(k.startswith(prefix) or k in SCALES for k in weights):
-            weights = {key.removeprefix(prefix): value for key, value in weights.items()}
-    weights = {key: value for key, value in weights.items() if key in own or key not in SCALES}
+    weights = _stripped(weights, own)
     counters = {key for key in own if key.endswith("num_batches_tracked")}  # old checkpoints lack them
     missing, unknown = sorted(set(own) - set(weights) - counters), sorted(set(weights) - set(own))
     shapes = [
@@ -95,7 +115,14 @@ def load_weights(model: nn.Module, path: str | Path) -> dict[str, str]:
         wrong = "; ".join(f"{len(names)} {what}, such as {names[0]}" for what, names in parts if names)
         raise ModelError(f"The weights in {path} do not fit {type(model).__name__}: {wrong}.")
     model.load_state_dict({**{key: own[key] for key in counters}, **weights})
-    return card
+
+
+def _stripped(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights under the model's own names, without what a wrapper added."""
+    for prefix in PREFIXES:
+        if weights and not set(weights) & set(own) and all(k.startswith(prefix) or k in SCALES for k in weights):
+            weights = {key.removeprefix(prefix): value for key, value in weights.items()}
+    return {key: value for key, value in weights.items() if key in own or key not in SCALES}
 
 
 def numbers(text: str) -> tuple[float, ...]:

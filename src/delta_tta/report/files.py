@@ -1,11 +1,11 @@
-"""Exhibits as files: tables as Markdown, CSV and LaTeX, figures as PNG and SVG."""
+"""Exhibits as files: tables as Markdown, CSV and LaTeX, everything else as PNG and SVG."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from .pictures import draw
-from .shown import Exhibit, Figure, Table
+from .shown import Exhibit, Table, shows_something
 from .text import csv, latex, markdown
 
 
@@ -16,7 +16,6 @@ def write_exhibit(one: Exhibit, folder: Path) -> None:
         for suffix, text in ((".md", markdown(one)), (".csv", csv(one)), (".tex", latex(one))):
             (folder / f"{one.id}{suffix}").write_text(text, encoding="utf-8")
         return
-    empty = not any(p.series for p in one.panels) if isinstance(one, Figure) else not one.strips
-    if not empty:
+    if shows_something(one):
         for suffix in (".png", ".svg"):
             draw(one, folder / f"{one.id}{suffix}")

@@ -17,7 +17,17 @@ from .shown import Report
 
 # In the order they build on one another; they become one style and one script.
 STYLES = ("page.css", "tables.css", "figures.css", "print.css")
-SCRIPTS = ("base.js", "axes.js", "tables.js", "charts.js", "crosshair.js", "figures.js", "strips.js", "page.js")
+SCRIPTS = (
+    "base.js",
+    "axes.js",
+    "tables.js",
+    "charts.js",
+    "crosshair.js",
+    "figures.js",
+    "strips.js",
+    "gallery.js",
+    "page.js",
+)
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -64,7 +74,7 @@ def _policy(style: str, script: str) -> str:
             "default-src 'none'",
             f"style-src '{_digest(style)}'",
             f"script-src '{_digest(script)}'",
-            "img-src data:",  # the icon
+            "img-src data:",  # the icon and the galleries
             "base-uri 'none'",
             "form-action 'none'",
         )

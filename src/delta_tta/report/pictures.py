@@ -1,7 +1,9 @@
-"""Figures and strips as PNG or SVG; the same values give the same bytes."""
+"""Figures, strips and galleries as PNG or SVG; the same values give the same bytes."""
 
 from __future__ import annotations
 
+import base64
+import io
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +14,7 @@ import numpy.typing as npt
 
 from ..errors import InputError
 from .figures import COLOURS
-from .shown import Figure, Panel, Strips
+from .shown import Figure, Gallery, Panel, Strips
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,8 +49,8 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def draw(exhibit: Figure | Strips, path: Path) -> None:
-    """Write a figure or strips as the path's suffix says, .png or .svg; its note is left to the text around it."""
+def draw(exhibit: Figure | Strips | Gallery, path: Path) -> None:
+    """Write a figure, strips or a gallery as the path's suffix says, .png or .svg; without its note."""
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise InputError(f"A picture is written as {' or '.join(FORMATS)}, and {path.name!r} is neither.")
@@ -57,7 +59,10 @@ def draw(exhibit: Figure | Strips, path: Path) -> None:
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # whatever the user has set for other pictures
         matplotlib.rcParams.update(STYLE)
-        canvas = _figure(exhibit) if isinstance(exhibit, Figure) else _strips(exhibit)
+        if isinstance(exhibit, Figure):
+            canvas = _figure(exhibit)
+        else:
+            canvas = _strips(exhibit) if isinstance(exhibit, Strips) else _gallery(exhibit)
         path.parent.mkdir(parents=True, exist_ok=True)
         canvas.savefig(path, dpi=DPI, format=suffix[1:], metadata=FORMATS[suffix])
 
@@ -215,6 +220,23 @@ def _below(canvas: Canvas, handles: Sequence[Any], columns: int, handlelength: f
     rows = -(-len(handles) // columns)
     columns = -(-len(handles) // rows)  # rows of the same length, and not one of them with the rest
     canvas.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, handlelength=handlelength)
+
+
+def _gallery(gallery: Gallery) -> Canvas:
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.image import imread
+
+    columns = min(5, len(gallery.pictures))
+    rows = -(-len(gallery.pictures) // columns)
+    canvas = Canvas(figsize=(1.9 * columns, 2.2 * rows + 0.6), layout="constrained")
+    grid = canvas.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for axes, picture in zip(grid.flat, gallery.pictures, strict=False):
+        axes.imshow(imread(io.BytesIO(base64.b64decode(picture.png))), interpolation="nearest")
+        axes.set_title(picture.label, fontsize=10)
+    canvas.suptitle(textwrap.fill(gallery.title, 17 * columns), fontsize=12, fontweight="bold")
+    return canvas
 
 
 def _strips(strips: Strips) -> Canvas:

@@ -1,4 +1,4 @@
-"""What a report shows, as plain values: tables, figures and strips. How they are drawn is left to the other files."""
+"""What a report shows, as plain values: tables, figures, strips and galleries; the other files draw them."""
 
 from __future__ import annotations
 
@@ -111,7 +111,34 @@ class Strips:
     note: str = ""
 
 
-Exhibit = Table | Figure | Strips
+@dataclass(frozen=True)
+class Picture:
+    """An image with its name, as base64 of a PNG file."""
+
+    label: str
+    png: str
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Images side by side."""
+
+    id: str
+    title: str
+    pictures: tuple[Picture, ...]
+    note: str = ""
+
+
+Exhibit = Table | Figure | Strips | Gallery
+
+
+def shows_something(one: Exhibit) -> bool:
+    """Whether there is anything in it."""
+    if isinstance(one, Table):
+        return any(number is not None for row in one.rows for number in row.numbers)
+    if isinstance(one, Figure):
+        return any(panel.series for panel in one.panels)
+    return bool(one.strips if isinstance(one, Strips) else one.pictures)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """The paper's tables and figures, each by its name."""
 
+from .appendix import APPENDIX
 from .assemble import Shelf, exhibit
 from .figures import FIGURES
 from .ground import GROUNDS, Ground, ground
 from .spec import ExhibitSpec
-from .tables import DETAILED, TABLES
+from .tables import TABLES
 
-_ALL: tuple[ExhibitSpec, ...] = (*TABLES, *DETAILED, *FIGURES)
+_ALL: tuple[ExhibitSpec, ...] = (*TABLES, *APPENDIX, *FIGURES)
 EXHIBITS: dict[str, ExhibitSpec] = {spec.id: spec for spec in _ALL}
 """In the order of the paper."""
 

@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import math
 import statistics
 from collections.abc import Mapping
 
+import numpy as np
+import numpy.typing as npt
+
 from ..bench import paper
 from ..bench.evaluate import Result
 from ..bench.experiment import Cell
+from ..bench.lab import Lab
 from ..bench.store import Store
 from ..bench.trace import Trace
 from ..data.cifar import CIFAR10_CLASSES
-from ..report.shown import Column, Exhibit, Figure, Number, Panel, Row, Series, Strip, Strips, Table
+from ..report.shown import (
+    Column,
+    Exhibit,
+    Figure,
+    Gallery,
+    Number,
+    Panel,
+    Picture,
+    Row,
+    Series,
+    Strip,
+    Strips,
+    Table,
+)
 from .ground import Ground
-from .spec import ColumnSpec, Conditions, ExhibitSpec, FigureSpec, Metric, StripsSpec, SweepSpec, TableSpec, TraceSpec
+from .spec import (
+    ColumnSpec,
+    Conditions,
+    ExhibitSpec,
+    FigureSpec,
+    GallerySpec,
+    Metric,
+    StripsSpec,
+    SweepSpec,
+    TableSpec,
+    TraceSpec,
+)
 from .spec import merged as both_conditions
 
 NAN = float("nan")
@@ -28,10 +58,13 @@ class Shelf:
         ground: what the conditions of an exhibit become cells on.
         keys: of the cells. Without them results are found by what their cells say, wherever the data lies: so a page
             needs only the store.
+        lab: where example images come from; without it there are none.
     """
 
-    def __init__(self, store: Store, ground: Ground, keys: Mapping[Cell, str] | None = None) -> None:
-        self.store, self.ground, self._keys = store, ground, keys
+    def __init__(
+        self, store: Store, ground: Ground, keys: Mapping[Cell, str] | None = None, lab: Lab | None = None
+    ) -> None:
+        self.store, self.ground, self.lab, self._keys = store, ground, lab, keys
         wanted = None if keys is None else set(keys.values())
         found = list(store.results(wanted))
         self._results = {key: result for key, _, result in found}
@@ -98,7 +131,7 @@ def exhibit(spec: ExhibitSpec, shelf: Shelf) -> Exhibit:
     if isinstance(spec, FigureSpec):
         panels = [_sweep(p, shelf) if isinstance(p, SweepSpec) else _traced(p, shelf) for p in spec.of(shelf.ground)]
         return Figure(spec.id, _title(spec), tuple(panels), spec.note)
-    return _strips(spec, shelf)
+    return _strips(spec, shelf) if isinstance(spec, StripsSpec) else _gallery(spec, shelf)
 
 
 def _table(spec: TableSpec, shelf: Shelf) -> Table:
@@ -185,6 +218,21 @@ def _strips(spec: StripsSpec, shelf: Shelf) -> Strips:
     count = max((max(strip.classes) for strip in made), default=0) + 1
     names = CIFAR10_CLASSES if shelf.ground.name == "demo" else tuple(str(i) for i in range(count))
     return Strips(spec.id, _title(spec), tuple(made), names, spec.note)
+
+
+def _gallery(spec: GallerySpec, shelf: Shelf) -> Gallery:
+    pictures = (
+        [] if shelf.lab is None else [Picture(label, _png(image)) for label, image in spec.of(shelf.ground, shelf.lab)]
+    )
+    return Gallery(spec.id, _title(spec), tuple(pictures), spec.note)
+
+
+def _png(image: npt.NDArray[np.uint8]) -> str:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()
 
 
 def signature(cell: Cell) -> tuple[object, ...]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 
+from ..bench.experiment import CLEAN
+from ..bench.lab import Lab
 from ..bench.trace import Trace
+from ..corruptions.constants import TYPES
+from ..data.sets import FileSet, ImageSet
 from ..report.runs import accuracy_along, predictions_per_class
 from ..streams import StreamSpec
 from .ground import Ground
-from .spec import Conditions, FigureSpec, StripsSpec, SweepSpec, TraceSpec
+from .spec import Conditions, FigureSpec, GallerySpec, StripsSpec, SweepSpec, TraceSpec, needs_ground
 from .tables import IS_CB, STUDY, ds_cb, ds_ci, is_ci, method
 
 XY = tuple[list[float], list[float]]
+Image = npt.NDArray[np.uint8]
 SMOOTH = (0.5, 0.8, 0.9, 0.95, 0.99, 0.999)
 SCENARIOS = {
     "IS+CB": IS_CB,
@@ -24,6 +30,8 @@ SCENARIOS = {
 CHANNEL = 0
 VIDEO = StreamSpec("DS+CI", rho=0.1, pi=0.05)
 """Stands in for video."""
+CHAMELEON = "n01694178"
+STANDS_IN = needs_ground("ytbb-sub", "demo", "cifar100", "cifar100-c", "imagenet-c")
 
 
 def _one(ground: Ground, **when: object) -> Conditions:
@@ -57,17 +65,16 @@ def _statistics(ground: Ground) -> tuple[TraceSpec, ...]:
 
 def _counts(ground: Ground) -> tuple[TraceSpec, ...]:
     names = ("source", "tema", "tent+tbr", "tent+delta")
-    return tuple(
-        TraceSpec(
-            label,
-            "classes, most predicted first",
-            "predictions",
-            tuple(
-                (method(name).label, _one(ground, method=name, scenario=spec), predictions_per_class) for name in names
-            ),
-        )
-        for label, spec in (("IS+CB", IS_CB), ("DS+CB", STUDY))
-    )
+    clean = _one(ground, method="source", scenario=IS_CB, corruptions=(CLEAN,))
+    panels = []
+    for label, spec in (("IS+CB", IS_CB), ("DS+CB", STUDY)):
+        lines = [
+            (method(name).label, _one(ground, method=name, scenario=spec), predictions_per_class) for name in names
+        ]
+        if ground.has_clean and spec == IS_CB:
+            lines.insert(0, ("Source, clean images", clean, predictions_per_class))
+        panels.append(TraceSpec(label, "classes, most predicted first", "predictions", tuple(lines)))
+    return tuple(panels)
 
 
 def _over_stream(ground: Ground) -> tuple[TraceSpec, ...]:
@@ -119,7 +126,7 @@ def _initialisation(ground: Ground) -> tuple[SweepSpec, ...]:
             tuple((float(size), str(size), {**when, "batch": size, "settings": slow}) for size in sizes),
             tuple(
                 (label, {"method": "tent+delta", "settings": {"init": init}})
-                for label, init in (("first", "first"), ("inherit", "inherit"), ("auto", "auto"))
+                for label, init in (("first", "first"), ("inherit", "inherit"))
             ),
             log_x=True,
         ),
@@ -148,6 +155,31 @@ def _classes(ground: Ground) -> tuple[TraceSpec, ...]:
     return (TraceSpec("class distribution", "class", "samples", (("samples", when, of),), mark="bar"),)
 
 
+def _renditions(ground: Ground, lab: Lab) -> Iterator[tuple[str, Image]]:
+    """Yield the first image of each rendition; in ImageNet-R a file is named rendition_number."""
+    images = lab.clean(ground.place)
+    assert isinstance(images, FileSet)
+    wanted = images.labels == _example_class(images)
+    shown: dict[str, int] = {}
+    for place in np.flatnonzero(wanted).tolist():
+        shown.setdefault(images.paths[place].stem.partition("_")[0], place)
+    for name, place in sorted(shown.items()):
+        yield name.capitalize(), images.take([place])[0]
+
+
+def _corruptions(ground: Ground, lab: Lab) -> Iterator[tuple[str, Image]]:
+    """Yield the first image of the class under each corruption."""
+    for name in TYPES:
+        images = lab.described(ground.place, name, 5)
+        place = int(np.flatnonzero(images.labels == _example_class(images))[0])
+        yield name.replace("_", " ").capitalize(), images.take([place])[0]
+
+
+def _example_class(images: ImageSet) -> int:
+    """Return the class the paper shows, the African chameleon of ImageNet; where there is none, the first."""
+    return images.classes.index(CHAMELEON) if CHAMELEON in images.classes else int(images.labels.min())
+
+
 NATURAL = "YTBB-sub itself is shown with `--on ytbb-sub`; elsewhere a dependent, imbalanced stream stands in."
 FIGURES = (
     StripsSpec("figure-1", "The four test scenarios", tuple(SCENARIOS.items()), "A bar is a sample, a colour a class."),
@@ -157,7 +189,12 @@ FIGURES = (
         _statistics,
         "One channel of the first batch norm; DS+CB with ρ = 0.1.",
     ),
-    FigureSpec("figure-3", "Predictions per class", _counts, "On the first corruption; DS+CB with ρ = 0.1."),
+    FigureSpec(
+        "figure-3",
+        "Predictions per class",
+        _counts,
+        "On the first corruption; DS+CB with ρ = 0.1. Clean images of CIFAR100-C and ImageNet-C: --clean PATH.",
+    ),
     FigureSpec(
         "figure-4",
         "Across architectures",
@@ -165,10 +202,16 @@ FIGURES = (
         "The paper's text does not name its architectures; on ImageNet-C these are five of torchvision's.",
     ),
     FigureSpec("figure-5", "α of TBR and λ of DOT", _smoothing, "On validation corruptions, DS+CB (ρ=0.5)."),
-    StripsSpec(
-        "figure-8a", "A natural stream", (("DS+CI (ρ=0.1, π=0.05)", StreamSpec("DS+CI", rho=0.1, pi=0.05)),), NATURAL
+    GallerySpec(
+        "figure-6",
+        "Renditions of one class",
+        _renditions,
+        "The first image of each rendition of the African chameleon.",
+        needs_ground("imagenet-r"),
     ),
-    FigureSpec("figure-8b", "Its class distribution", _classes, NATURAL),
+    GallerySpec("figure-7", "The 15 corruptions", _corruptions, "Severity 5, on one image."),
+    StripsSpec("figure-8a", "A natural stream", (("DS+CI (ρ=0.1, π=0.05)", VIDEO),), NATURAL, STANDS_IN),
+    FigureSpec("figure-8b", "Its class distribution", _classes, NATURAL, STANDS_IN),
     FigureSpec("figure-9", "Initialisation of TBR and batch size", _initialisation, "Slow update on each 128 samples."),
     FigureSpec("figure-10", "Severity", _severities),
     FigureSpec(
@@ -178,4 +221,3 @@ FIGURES = (
         "Not a figure of the paper: where along the stream methods gain and lose.",
     ),
 )
-"""Figures 6 and 7 of the paper are example images."""

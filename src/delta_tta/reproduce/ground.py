@@ -12,6 +12,7 @@ from ..bench.experiment import CLEAN, FAMILIES, Cell, Kind, Order, Place
 from ..corruptions.constants import TYPES, VALIDATION
 from ..data.sources import how_to_get
 from ..errors import SettingError, nearest
+from ..models.load import architecture_of
 from ..streams import StreamSpec
 
 SEEDS = (2020, 2021, 2022, 2023)
@@ -49,8 +50,7 @@ class Ground:
         slow_samples: CoTTA, MEMO and TTA meet only so many samples of each stream, from its beginning; None for all.
         architectures: label → (model, weights) of Figure 4.
         words: what of the paper's setting it is.
-        lacks: exhibits that cannot be had here; `only`, if not empty, names all that can.
-        only: see above.
+        samples: every method meets only so many samples of each stream, to try a command out; None for all.
     """
 
     name: str
@@ -64,16 +64,21 @@ class Ground:
     seeds: tuple[int, ...] = SEEDS
     slow_samples: int | None = None
     architectures: tuple[tuple[str, str, str | None], ...] = ()
-    lacks: tuple[str, ...] = ()
-    only: tuple[str, ...] = ()
+    samples: int | None = None
 
-    def has(self, exhibit: str) -> bool:
-        """Whether an exhibit can be had here."""
-        return exhibit not in self.lacks and (not self.only or exhibit in self.only)
+    @property
+    def corrupted(self) -> bool:
+        """Whether its images come in several corruptions."""
+        return self.corruptions != (CLEAN,)
+
+    @property
+    def has_clean(self) -> bool:
+        """Whether clean images of the same kind are at hand."""
+        return self.place.data in ("demo", "cifar") or self.place.clean is not None
 
     def full(self) -> Ground:
         """Return it with everything: all corruptions, all seeds, all images."""
-        if self.corruptions == (CLEAN,):
+        if not self.corrupted:
             return self
         return dataclasses.replace(
             self,
@@ -119,110 +124,127 @@ class Ground:
                 self.study if batch == "study" else batch,
                 tuple(when.get("settings", {}).items()),
                 when.get("statistics", False),
-                self.slow_samples if when["method"] in SLOW else None,
+                self._samples(when["method"]),
             )
             for seed in seeds
             for names in ([(name,) for name in corruptions] if order == "each" else [tuple(corruptions)])
         ]
 
+    def _samples(self, method: str) -> int | None:
+        bounds = [self.samples, self.slow_samples if method in SLOW else None]
+        return min((bound for bound in bounds if bound is not None), default=None)
 
-def demo(path: Path | None = None, weights: Path | None = None) -> Ground:
+
+def demo(given: Given) -> Ground:
     """The embedded images."""
+    model, weights, name = _cifar_model(given, "resnet20-cifar10")
     return Ground(
         "demo",
         "CIFAR100-C",
-        Place("demo", None, "resnet20-cifar10", None, "cifar10-c"),
+        Place("demo", None, model, weights, "cifar10-c"),
         batch=64,
         study=64,
-        words="2,000 embedded CIFAR-10 test images, ResNet-20, B = 64; gaussian noise and motion blur of the 15 "
+        words=f"2,000 embedded CIFAR-10 test images, {name}, B = 64; gaussian noise and motion blur of the 15 "
         "corruptions, two seeds, the first 250 samples of a stream for CoTTA, MEMO and TTA",
         corruptions=("gaussian_noise", "motion_blur"),
         validation=("speckle_noise", "gaussian_blur"),
         seeds=SEEDS[:2],
         slow_samples=250,
-        architectures=(("ResNet-20", "resnet20-cifar10", None),),
+        architectures=((name, model, weights),),
     )
 
 
-def cifar100(path: Path | None = None, weights: Path | None = None) -> Ground:
+def cifar100(given: Given) -> Ground:
     """Clean CIFAR-100, corrupted on the fly."""
+    model, weights, name = _cifar_model(given, "resnet20-cifar100")
     return Ground(
         "cifar100",
         "CIFAR100-C",
-        Place("cifar", _needed("cifar100", path), "resnet20-cifar100", None, "cifar100-c"),
+        Place("cifar", _needed("cifar100", given.data), model, weights, "cifar100-c"),
         batch=200,
         study=128,
-        words="CIFAR-100 test images corrupted on the fly, our ResNet-20 (the paper: CIFAR100-C, ResNeXt-29); one "
+        words=f"CIFAR-100 test images corrupted on the fly, {name} (the paper: CIFAR100-C, ResNeXt-29); one "
         "corruption of each family (gaussian noise, motion blur, fog, jpeg), one seed; CoTTA: first 1,000 samples",
         corruptions=FAMILIES,
         seeds=SEEDS[:1],
         slow_samples=1000,
-        architectures=(("ResNet-20", "resnet20-cifar100", None),),
+        architectures=((name, model, weights),),
     )
 
 
-def cifar100_c(path: Path | None = None, weights: Path | None = None) -> Ground:
+def cifar100_c(given: Given) -> Ground:
     """The published CIFAR-100-C."""
-    there, own = _needed("cifar100-c", path), str(_given("cifar100-c", weights))
+    there, own = _needed("cifar100-c", given.data), str(_given("cifar100-c", given.weights))
+    clean = None if given.clean is None else str(given.clean)
     return Ground(
         "cifar100-c",
         "CIFAR100-C",
-        Place("cifar-c", there, "resnext29", own, "cifar100-c"),
+        Place("cifar-c", there, "resnext29", own, "cifar100-c", clean=clean),
         batch=200,
         study=128,
         words="CIFAR-100-C and ResNeXt-29, the paper's setting",
         architectures=(("ResNeXt-29", "resnext29", own),),
-        lacks=("table-7",),  # its images are clean
     )
 
 
-def imagenet_c(path: Path | None = None, weights: Path | None = None) -> Ground:
+def imagenet_c(given: Given) -> Ground:
     """The published ImageNet-C."""
-    own = str(weights) if weights else "IMAGENET1K_V1"
-    names = ("resnet18", "resnet50", "resnet101", "wide_resnet50_2", "densenet121")
+    own = str(given.weights) if given.weights else "IMAGENET1K_V1"
+    others = ("resnet18", "resnet101", "wide_resnet50_2", "densenet121")
+    clean = None if given.clean is None else str(given.clean)
+    there = _needed("imagenet-c", given.data)
     return Ground(
         "imagenet-c",
         "ImageNet-C",
-        Place("imagenet-c", _needed("imagenet-c", path), "torchvision:resnet50", own, "imagenet-c"),
+        Place("imagenet-c", there, "torchvision:resnet50", own, "imagenet-c", clean=clean),
         batch=64,
         study=64,
         words="ImageNet-C and torchvision's ResNet-50, the paper's setting",
-        architectures=tuple((name, f"torchvision:{name}", "IMAGENET1K_V1") for name in names),
-        lacks=("table-7",),
+        architectures=(
+            ("resnet50", "torchvision:resnet50", own),
+            *((name, f"torchvision:{name}", "IMAGENET1K_V1") for name in others),
+        ),
     )
 
 
-def imagenet_r(path: Path | None = None, weights: Path | None = None) -> Ground:
+def imagenet_r(given: Given) -> Ground:
     """The published ImageNet-R."""
-    own = str(weights) if weights else "IMAGENET1K_V1"
+    own = str(given.weights) if given.weights else "IMAGENET1K_V1"
     return Ground(
         "imagenet-r",
         "ImageNet-R",
-        Place("imagenet-r", _needed("imagenet-r", path), "torchvision:resnet50", own, "imagenet-r"),
+        Place("imagenet-r", _needed("imagenet-r", given.data), "torchvision:resnet50", own, "imagenet-r"),
         batch=64,
         study=64,
         words="ImageNet-R and torchvision's ResNet-50, the paper's setting",
         corruptions=(CLEAN,),
-        only=("table-8",),
     )
 
 
-def ytbb(path: Path | None = None, weights: Path | None = None) -> Ground:
+def ytbb(given: Given) -> Ground:
     """The frames of YTBB-sub, listed in a manifest."""
+    there, own = _needed("ytbb-sub", given.data), str(_given("ytbb-sub", given.weights))
     return Ground(
         "ytbb-sub",
         "YTBB-sub",
-        Place("video", _needed("ytbb-sub", path), "torchvision:resnet18", str(_given("ytbb-sub", weights)), "ytbb-sub"),
+        Place("video", there, "torchvision:resnet18", own, "ytbb-sub"),
         batch=200,
         study=200,
-        words="YTBB-sub in its natural order, a ResNet-18 of yours",
+        words="YTBB-sub, whole videos in four random orders, a ResNet-18 of yours",
         corruptions=(CLEAN,),
-        seeds=SEEDS[:1],
-        only=("table-8", "figure-8a", "figure-8b"),
     )
 
 
-GROUNDS: Mapping[str, Callable[[Path | None, Path | None], Ground]] = {
+@dataclass(frozen=True)
+class Given:
+    """What the user says of a ground: where the images are, weights for its network, and clean images."""
+
+    data: Path | None = None
+    weights: Path | None = None
+    clean: Path | None = None
+
+
+GROUNDS: Mapping[str, Callable[[Given], Ground]] = {
     "demo": demo,
     "cifar100": cifar100,
     "cifar100-c": cifar100_c,
@@ -232,12 +254,41 @@ GROUNDS: Mapping[str, Callable[[Path | None, Path | None], Ground]] = {
 }
 
 
-def ground(name: str, path: Path | None = None, weights: Path | None = None, full: bool = False) -> Ground:
-    """Return the ground of this name; `path` is where its data is, `weights` a file for its model."""
+def ground(
+    name: str,
+    path: Path | None = None,
+    weights: Path | None = None,
+    full: bool = False,
+    clean: Path | None = None,
+    samples: int | None = None,
+) -> Ground:
+    """Return the ground of this name.
+
+    Args:
+        name: one of `GROUNDS`.
+        path: where its data is.
+        weights: a file for its model.
+        full: everything: all corruptions, seeds and images.
+        clean: where clean images are, for the grounds whose own are all corrupted.
+        samples: only so many of each stream, from its beginning.
+    """
     if name not in GROUNDS:
         raise SettingError(f"Unknown ground {name!r}.{nearest(name, GROUNDS)}")
-    found = GROUNDS[name](path, weights)
-    return found.full() if full else found
+    if clean is not None and name not in ("cifar100-c", "imagenet-c"):
+        raise SettingError(f"'{name}' takes no clean images (--clean): that is for 'cifar100-c' and 'imagenet-c'.")
+    found = GROUNDS[name](Given(path, weights, clean))
+    found = found.full() if full else found
+    if samples is None:
+        return found
+    return dataclasses.replace(found, samples=samples, words=f"{found.words}; the first {samples} samples of a stream")
+
+
+def _cifar_model(given: Given, embedded: str) -> tuple[str, str | None, str]:
+    """Return model, weights and what to call them: the embedded network, or the one a file of weights is for."""
+    if given.weights is None:
+        return embedded, None, "our ResNet-20"
+    model = architecture_of(given.weights)
+    return model, str(given.weights), f"{model} ({given.weights.name})"
 
 
 def _needed(name: str, path: Path | None) -> str:

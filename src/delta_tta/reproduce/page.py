@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import platform
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -10,17 +11,17 @@ import delta_tta
 
 from ..bench.store import Store
 from ..report.runs import exhibits_of
-from ..report.shown import Exhibit, Figure, Report, Strips, Table
+from ..report.shown import Exhibit, Report, shows_something
 from . import EXHIBITS
 from .assemble import Shelf, exhibit, signature
-from .ground import GROUNDS, Ground
+from .ground import GROUNDS, Given, Ground
 
 
 def report_of(ground: Ground, exhibits: Sequence[Exhibit], store: Store, keys: Collection[str]) -> Report:
     """Return the page of exhibits that were made."""
     first = [one for one in exhibits if one.id == "stream"]  # the quickest to read comes first
     others = [one for one in exhibits if one.id != "stream"]
-    shown = tuple(one for one in (*first, *others) if _has_something(one))
+    shown = tuple(one for one in (*first, *others) if shows_something(one))
     return Report("DELTA, reproduced", f"On {ground.words}.", shown, _about(store, keys))
 
 
@@ -31,11 +32,11 @@ def store_report(store: Store) -> Report:
     used: set[tuple[object, ...]] = set()
     exhibits: list[Exhibit] = []
     words = []
-    for base in (ground for ground in _grounds() if (ground.place.data, ground.place.model) in places):
+    for base in (ground for place in sorted(places) for ground in _grounds(*place)):
         left = dict(EXHIBITS)
         for ground in (base.full(), base):  # the whole of it where it was run
             shelf = Shelf(store, ground)
-            cells = {name: spec.cells(ground) for name, spec in left.items() if ground.has(name)}
+            cells = {name: spec.cells(ground) for name, spec in left.items() if not spec.why_not(ground)}
             if ground != base:  # what is the same on both is no sign of the whole
                 cells = {name: own for name, own in cells.items() if set(own) != set(left[name].cells(base))}
             there = [name for name, own in cells.items() if own and all(shelf.result(cell) is not None for cell in own)]
@@ -49,21 +50,21 @@ def store_report(store: Store) -> Report:
     if words:
         lead = f"On {'; and on '.join(words)}{f'; and {len(rest)} other runs' if rest else ''}."
     ordered = sorted(exhibits, key=lambda one: one.id != "stream")
-    shown = tuple(one for one in ordered if _has_something(one))
+    shown = tuple(one for one in ordered if shows_something(one))
     return Report("Test-time adaptation, measured", lead, shown, _about(store, [key for key, _, _ in runs]))
 
 
-def _grounds() -> list[Ground]:
-    nowhere = Path("-")
-    return [made(None, None) if name == "demo" else made(nowhere, nowhere) for name, made in GROUNDS.items()]
-
-
-def _has_something(one: Exhibit) -> bool:
-    if isinstance(one, Table):
-        return any(number is not None for row in one.rows for number in row.numbers)
-    if isinstance(one, Figure):
-        return any(panel.series for panel in one.panels)
-    return isinstance(one, Strips) and bool(one.strips)
+def _grounds(data: str, model: str) -> list[Ground]:
+    """Return the grounds with such data, with this model, wherever the files lie."""
+    found = []
+    for name, make in GROUNDS.items():
+        ground = make(Given(Path("-"), None if name in ("demo", "cifar100") else Path("-")))
+        if ground.place.data == data:
+            other = ground.place.model != model
+            place = dataclasses.replace(ground.place, model=model) if other else ground.place
+            words = f"{ground.words}, with {model}" if other else ground.words
+            found.append(dataclasses.replace(ground, place=place, words=words))
+    return found
 
 
 def _about(store: Store, keys: Collection[str]) -> dict[str, str]:

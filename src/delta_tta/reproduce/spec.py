@@ -6,14 +6,59 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from ..bench import paper
-from ..bench.experiment import CLEAN, Cell
+from ..bench.experiment import Cell
+from ..bench.lab import Lab
 from ..bench.trace import Trace
 from ..streams import StreamSpec
 from .ground import Ground
 
 Conditions = Mapping[str, Any]
 Metric = Literal["accuracy", "std", "range", "over source"]
+WhyNot = Callable[[Ground], str]
+"""Says in a sentence why an exhibit cannot be had on a ground; nothing where it can."""
+
+
+def needs_corruptions(ground: Ground) -> str:
+    """Most exhibits are about corruptions."""
+    if ground.corrupted:
+        return ""
+    return f"{ground.stands_for} has no corruptions. Take --on demo, cifar100, cifar100-c or imagenet-c."
+
+
+def always(ground: Ground) -> str:
+    """No ground lacks it."""
+    return ""
+
+
+def needs_ground(*names: str) -> WhyNot:
+    """Return what says that an exhibit is about other data."""
+
+    def why_not(ground: Ground) -> str:
+        return "" if ground.name in names else f"It is about other images. Take --on {' or '.join(names)}."
+
+    return why_not
+
+
+def needs_clean_images(ground: Ground) -> str:
+    """Some numbers are of clean images."""
+    if not ground.corrupted or ground.has_clean:
+        return needs_corruptions(ground)
+    return "It is about clean images. Say where they are: --clean PATH."
+
+
+def twin_on(names: tuple[str, ...], twin: str) -> WhyNot:
+    """Return what points to the same table for other data."""
+
+    def why_not(ground: Ground) -> str:
+        if not ground.corrupted or ground.name in names:
+            return needs_corruptions(ground)
+        return f"It is about other images; on these it is {twin}."
+
+    return why_not
 
 
 @dataclass(frozen=True)
@@ -23,6 +68,9 @@ class RowSpec:
     label: str
     when: Conditions
     builds_on: str | None = None
+
+
+Rows = tuple[RowSpec, ...] | Callable[[Ground], tuple[RowSpec, ...]]
 
 
 @dataclass(frozen=True)
@@ -43,7 +91,7 @@ class TableSpec:
 
     id: str
     title: str
-    rows: tuple[RowSpec, ...]
+    rows: Rows
     columns: tuple[ColumnSpec, ...]
     head: str = "Method"
     digits: int = 1
@@ -51,6 +99,7 @@ class TableSpec:
     note: str = ""
     by_corruption: bool = False
     marks_best: bool = True
+    why_not: WhyNot = needs_corruptions
 
     def columns_on(self, ground: Ground) -> tuple[ColumnSpec, ...]:
         """Return the columns a ground has; one a corruption, and their mean, where the table is by corruption."""
@@ -61,14 +110,14 @@ class TableSpec:
         return tuple(column for column in self.columns if not column.only or ground.name in column.only)
 
     def rows_on(self, ground: Ground) -> tuple[RowSpec, ...]:
-        """Return the rows a ground has: where it follows the paper, those for which the paper prints a number."""
+        """Return the rows a ground has: those for which the paper prints a number, or all where it prints none."""
+        rows = self.rows(ground) if callable(self.rows) else self.rows
+        if ground.name == "demo" or self.id not in paper.tables():
+            return rows
         columns = [column.paper for column in self.columns_on(ground) if column.paper]
-        if ground.name == "demo" or not columns or self.id not in paper.tables():
-            return self.rows
         data = self.data or ground.stands_for
-        return tuple(
-            row for row in self.rows if any(paper.printed(self.id, data, row.label, column) for column in columns)
-        )
+        printed = [row for row in rows if any(paper.printed(self.id, data, row.label, c) for c in columns)]
+        return tuple(printed) or rows
 
     def conditions(self, ground: Ground) -> Iterator[Conditions]:
         """Yield those of every number."""
@@ -117,6 +166,7 @@ class FigureSpec:
     title: str
     of: Callable[[Ground], tuple[SweepSpec | TraceSpec, ...]]
     note: str = ""
+    why_not: WhyNot = needs_corruptions
 
     def conditions(self, ground: Ground) -> Iterator[Conditions]:
         """Yield those of every point."""
@@ -142,13 +192,13 @@ class StripsSpec:
     title: str
     streams: tuple[tuple[str, StreamSpec], ...] = field(default=())
     note: str = ""
+    why_not: WhyNot = needs_corruptions
 
     def streams_on(self, ground: Ground) -> Iterator[tuple[str, Cell]]:
         """Yield (label, a cell that meets the stream); data that has an order of its own has no other."""
         for label, spec in self.streams:
-            own = ground.corruptions == (CLEAN,)
-            stream = StreamSpec("natural") if own else spec
-            name = "natural order" if own else label
+            stream = spec if ground.corrupted else StreamSpec("natural")
+            name = label if ground.corrupted else "natural order"
             when = {"method": "source", "scenario": stream, "corruptions": ground.corruptions[:1]}
             yield name, ground.cells({**when, "seeds": ground.seeds[:1]})[0]
 
@@ -157,7 +207,22 @@ class StripsSpec:
         return list(dict.fromkeys(cell for _, cell in self.streams_on(ground)))
 
 
-ExhibitSpec = TableSpec | FigureSpec | StripsSpec
+@dataclass(frozen=True)
+class GallerySpec:
+    """Example images; `of` yields (label, uint8 (H, W, 3))."""
+
+    id: str
+    title: str
+    of: Callable[[Ground, Lab], Iterator[tuple[str, npt.NDArray[np.uint8]]]]
+    note: str = ""
+    why_not: WhyNot = needs_corruptions
+
+    def cells(self, ground: Ground) -> list[Cell]:
+        """Nothing must be run."""
+        return []
+
+
+ExhibitSpec = TableSpec | FigureSpec | StripsSpec | GallerySpec
 
 
 def merged(first: Conditions, second: Conditions) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 // The page itself: its controls, its list of exhibits, and the exhibits one after the other.
 
-const KINDS = { table: tableExhibit, figure: figureExhibit, strips: stripsExhibit };
+const KINDS = { table: tableExhibit, figure: figureExhibit, strips: stripsExhibit, gallery: galleryExhibit };
 const THEME = 'delta-tta-theme';
 const WIDE = window.matchMedia('(min-width: 64rem)');
 
