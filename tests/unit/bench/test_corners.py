@@ -255,14 +255,6 @@ def test_two_threads_make_a_file_of_the_cache_at_once(tmp_path):
     assert not errors
 
 
-def test_a_ground_says_which_exhibits_it_cannot_have(tmp_path):
-    weights = tmp_path / "w"
-    assert not ground("cifar100-c", tmp_path, weights).has("table-7"), "its images are clean"
-    assert [name for name in EXHIBITS if ground("imagenet-r", tmp_path).has(name)] == ["table-8"]
-    assert ground("ytbb-sub", tmp_path, weights).full() == ground("ytbb-sub", tmp_path, weights)
-    assert all(ground("demo").has(name) for name in EXHIBITS)
-
-
 def test_a_natural_stream_of_four_seeds_is_one_run(tmp_path):
     where = dataclasses.replace(ground("demo"), seeds=(2020, 2021), corruptions=("none",))
     when = {"method": "tent", "scenario": StreamSpec("natural")}

@@ -199,7 +199,7 @@ def test_what_cannot_be_is_said_before_anything_runs(root, lab):
     with pytest.raises(DataError, match="Expected CIFAR at"):
         lab.key(cell(dataclasses.replace(where, path=str(root / "nowhere"))))
     official = Place("cifar-c", str(root), where.model)
-    with pytest.raises(SettingError, match="'cifar-c' has no clean images"):
+    with pytest.raises(SettingError, match="'cifar-c' holds corrupted images alone"):
         lab.key(cell(official, corruptions=("none",)))
     with pytest.raises(DataError, match=r"Expected .*contrast\.npy, but there is none"):
         lab.key(cell(official))
