@@ -101,9 +101,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--decay", type=float, default=5e-4)
     parser.add_argument("--augmix", type=float, default=0.0, help="severity of AugMix (its paper: 3); 0: without")
     parser.add_argument("--small", type=float, default=0.0, help=f"share of the epochs on {SMALL}×{SMALL} images")
-    parser.add_argument(
-        "--average", type=float, default=0.0, help="moving average of the weights, such as 0.999"
-    )
+    parser.add_argument("--average", type=float, default=0.0, help="moving average of the weights, such as 0.999")
     parser.add_argument("--half", action="store_true", help="write the weights in half precision")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=3.0, help="between two saved states")

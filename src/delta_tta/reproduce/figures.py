@@ -172,7 +172,7 @@ def _corruptions(ground: Ground, lab: Lab) -> Iterator[tuple[str, Image]]:
     for name in TYPES:
         images = lab.described(ground.place, name, 5)
         place = int(np.flatnonzero(images.labels == _example_class(images))[0])
-        yield name.replace("_", " ").capitalize(), images.take([place])[0]
+        yield name.replace("_", " ").capitalize().replace("Jpeg", "JPEG"), images.take([place])[0]
 
 
 def _example_class(images: ImageSet) -> int:

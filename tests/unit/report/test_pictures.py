@@ -1,5 +1,7 @@
-"""Figures and strips as pictures."""
+"""Figures, strips and galleries as pictures."""
 
+import base64
+import io
 import re
 from xml.etree import ElementTree
 
@@ -11,9 +13,18 @@ from PIL import Image
 from delta_tta.errors import InputError
 from delta_tta.report.figures import COLOURS
 from delta_tta.report.pictures import DPI, class_colours, draw
-from delta_tta.report.shown import Figure, Panel, Series, Strip, Strips
+from delta_tta.report.shown import Figure, Gallery, Panel, Picture, Series, Strip, Strips
 
 STRIPS = Strips("s", "Streams", (Strip("first", (0,) * 100 + (1,) * 100), Strip("second", (2,) * 50)), ("a", "b", "c"))
+
+
+def gallery(*colours):
+    def png(colour):
+        file = io.BytesIO()
+        Image.new("RGB", (8, 8), colour).save(file, "PNG")
+        return base64.b64encode(file.getvalue()).decode()
+
+    return Gallery("g", "Images", tuple(Picture(colour, png(colour)) for colour in colours))
 
 
 def panel(mark="line", labels=("Source", "TENT", "DELTA"), points=6, **more):
@@ -47,6 +58,7 @@ EXHIBITS = {
     "mixed": figure(panel("bar"), panel("points"), panel(), panel(), Panel("", "", "", ())),
     "odd names": figure(panel(labels=("_x", "$a", "$b$ \\c", "<&>"))),
     "strips": STRIPS,
+    "gallery": gallery("#ff0000", "#00ff00", "#0000ff", "#ff00ff", "#00ffff", "#ffff00"),
     "gaps": Strips("s", "", (Strip("", (0, 1)), Strip("none", ())), ("a", "b")),
     "many": Strips("s", "t", (Strip("all", tuple(range(100))),), tuple(map(str, range(100)))),
 }
@@ -94,6 +106,14 @@ def test_a_hundred_bars_can_be_told_apart(tmp_path):
     filled = np.abs(image.astype(int) - colour).max(axis=-1) < 60
     low = filled[int(0.68 * len(image))]  # just above the axis, where all but the lowest bars are
     assert 85 <= (np.diff(low.astype(int)) == 1).sum() <= 100
+
+
+def test_a_gallery_shows_all_its_images(tmp_path):
+    colours = ("#ff0000", "#00ff00", "#0000ff", "#ff00ff", "#00ffff", "#ffff00")
+    draw(gallery(*colours), tmp_path / "g.png")
+    shares = [share(pixels(tmp_path / "g.png"), colour) for colour in colours]
+    assert min(shares) > 0.05
+    assert max(shares) - min(shares) < 0.001
 
 
 def test_strips_show_the_colours_of_their_classes_for_as_long_as_they_last(tmp_path):
