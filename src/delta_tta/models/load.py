@@ -17,6 +17,7 @@ from torch import nn
 from ..errors import ModelError, nearest
 from ..normalisation import Normalisation, normalisation_of
 from .cifar import CifarResNet, CifarResNeXt, WideResNet
+from .public import GroupResNet, PlainResNet
 from .weights import fill, fits, load_weights, numbers, outputs_in, read_weights
 
 HALF = Normalisation((0.5, 0.5, 0.5), (0.5, 0.5, 0.5), "AugMix's")
@@ -27,6 +28,8 @@ ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
     **{f"resnet{depth}": partial(CifarResNet, depth) for depth in (20, 32, 44, 56, 110)},
     **{f"wrn{depth}-{width}": partial(WideResNet, depth, width) for depth, width in ((16, 2), (28, 2), (40, 2))},
     "resnext29": CifarResNeXt,
+    **{f"resnet{depth}-a": partial(PlainResNet, depth) for depth in (20, 32, 44, 56, 110)},
+    "resnet26-gn": partial(GroupResNet, 26),
 }
 EMBEDDED = ("resnet20-cifar10", "resnet20-cifar100")
 """Networks that come with the package, trained by tools/train_cifar.py."""
@@ -132,7 +135,8 @@ def _cifar(name: str, weights: str | Path | None, classes: int | None) -> NamedM
     model, count, card = _filled(lambda count: ARCHITECTURES[name](classes=count or 10), weights, classes)
     half = name == "resnext29" or name.startswith("wrn")
     usual = HALF if half else CIFAR100 if count == 100 else CIFAR10
-    return NamedModel(model, name, str(weights), _on_card(card) or usual, 32)
+    own: Normalisation = getattr(model, "normalisation", usual)
+    return NamedModel(model, name, str(weights), _on_card(card) or own, 32)
 
 
 def _on_card(card: dict[str, str]) -> Normalisation | None:
