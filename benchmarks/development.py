@@ -109,7 +109,7 @@ def _imagenet(images: Path, side: int) -> Network:
 
 
 def _views(images: Path, side: int, few: bool) -> Path:
-    """Return a file of all images cut to a square, or of ten views of each image of some classes; made where missing."""
+    """Return a file of all images cut to a square, or of ten views of each of some classes; made once."""
     path = default_cache() / f"imagenet-{'views' if few else 'all'}-{side}.npz"
     if path.is_file():
         return path

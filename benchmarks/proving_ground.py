@@ -1,0 +1,269 @@
+"""The proving ground: methods over all development networks, corruptions and clean images, streams and batch sizes.
+
+    python benchmarks/proving_ground.py tent+delta tent+delta@ours --quick
+    python benchmarks/proving_ground.py --split validation METHOD ...     to choose; the test corruptions are to report
+
+METHOD is written as for `adapt`; "@ours" behind it takes our defaults where an experiment follows the paper. Every cell
+is compared with Source and with the paper's tent+delta on the same stream. Prints Markdown, draws a picture, keeps
+every run in a store and goes on where it was stopped. `--quick` takes about a quarter of an hour on two cores, the
+standard size about three hours, `--full` a night. The networks: benchmarks/development.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cells import OURS, results
+from delta_tta.bench.differences import standard_error
+from delta_tta.bench.evaluate import Result
+from delta_tta.bench.experiment import CLEAN, FAMILIES, Cell
+from delta_tta.corruptions.constants import TYPES, VALIDATION
+from delta_tta.report.pictures import draw
+from delta_tta.report.shown import Figure, Panel, Series
+from delta_tta.streams import StreamSpec
+from development import Network, add_folder_option, networks
+
+STREAMS = (
+    StreamSpec("IS+CB"),
+    StreamSpec("DS+CB", rho=1.0),
+    StreamSpec("DS+CB", rho=0.1),
+    StreamSpec("DS+CB", rho=0.01),
+    StreamSpec("IS+CI", pi=0.05),
+    StreamSpec("DS+CI", rho=0.5, pi=0.05),
+)
+FEW = (STREAMS[0], STREAMS[2], STREAMS[5])
+PAPER = "tent+delta"
+FIRST = 256
+"""Samples of the beginning of a stream that are looked at by themselves."""
+HARM = 0.5
+"""Points below which a cell counts as harmed."""
+EXPENSIVE = 4.0
+"""Networks of at least this cost get fewer cells and shorter streams."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is run.
+
+    Attributes:
+        corruptions: how many of the split; clean images always.
+        streams: at B = 64.
+        seeds: at B = 64.
+        samples: of each stream.
+        sizes: other batch sizes, on the first two corruptions and clean images, on three streams.
+        single: samples of a stream of single images (B = 1), on one corruption; 0 for none.
+    """
+
+    corruptions: int
+    streams: tuple[StreamSpec, ...]
+    seeds: tuple[int, ...]
+    samples: int
+    sizes: tuple[int, ...]
+    single: int
+
+    def cheaper(self) -> Scale:
+        """Return the scale for an expensive network."""
+        return dataclasses.replace(
+            self,
+            corruptions=min(self.corruptions, 4 if self.corruptions > 4 else 2),
+            streams=FEW if len(self.streams) > len(FEW) else self.streams[:2],
+            seeds=self.seeds[:1],
+            samples=self.samples // 2,
+            sizes=self.sizes[:1],
+            single=0,
+        )
+
+
+SCALES = {
+    "quick": Scale(2, FEW, (2020,), 640, (16,), 0),
+    "standard": Scale(4, STREAMS, (2020, 2021), 2000, (16, 200), 300),
+    "full": Scale(15, STREAMS, (2020, 2021, 2022, 2023), 2000, (16, 200), 1000),
+}
+SPLITS = {"test": (*FAMILIES, *(name for name in TYPES if name not in FAMILIES)), "validation": VALIDATION}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One stream on one network, whatever the method."""
+
+    network: Network
+    corruption: str
+    stream: StreamSpec
+    batch_size: int
+    samples: int
+
+    @property
+    def kind(self) -> str:
+        """Whether the order tells something of the classes."""
+        return "dependent" if self.stream.dependent else "shuffled"
+
+    def cell(self, method: str) -> Cell:
+        """Return the run of a method."""
+        name, _, ours = method.partition("@")
+        few = self.network.few if self.stream.dependent or self.stream.imbalanced else None
+        return Cell(
+            few or self.network.place,
+            name,
+            self.stream,
+            (self.corruption,),
+            batch_size=self.batch_size,
+            settings=OURS if ours else (),
+            samples=self.samples,
+        )
+
+    def __str__(self) -> str:
+        corruption = "clean" if self.corruption == CLEAN else self.corruption.replace("_", " ")
+        return f"{self.network.name}, {corruption}, {self.stream}, B = {self.batch_size}"
+
+
+def cases(found: Sequence[Network], scale: Scale, corruptions: Sequence[str]) -> Iterator[Case]:
+    """Yield everything a method meets."""
+    for network in found:
+        own = scale.cheaper() if network.cost >= EXPENSIVE else scale
+        names = (*corruptions[: own.corruptions], CLEAN)
+        for name in names:
+            for stream in own.streams:
+                for seed in own.seeds:
+                    yield Case(network, name, dataclasses.replace(stream, seed=seed), 64, own.samples)
+        for size in own.sizes:
+            for name in (*names[: min(2, own.corruptions)], CLEAN):
+                for stream in FEW:
+                    yield Case(network, name, stream, size, own.samples)
+        for stream in FEW[:2] if own.single else ():
+            yield Case(network, names[0], stream, 1, own.single)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A method against another on one case, in points."""
+
+    case: Case
+    points: float
+    first: float
+
+
+def gains(asked: Sequence[Case], method: str, against: str, result: Callable[[Cell], Result]) -> list[Gain]:
+    """Return the differences, case by case."""
+    made = []
+    for case in asked:
+        one, other = result(case.cell(method)), result(case.cell(against))
+        first = [100 * float(r.trace.correct[:FIRST].mean()) for r in (one, other)]
+        points = 100 * (one.class_mean_accuracy - other.class_mean_accuracy)
+        made.append(Gain(case, points, first[0] - first[1]))
+    return made
+
+
+def groups(asked: Sequence[Case]) -> dict[str, Callable[[Case], bool]]:
+    """Return what a table has lines for."""
+    found: dict[str, Callable[[Case], bool]] = {"all": lambda case: True}
+    for kind in ("shuffled", "dependent"):
+        found[kind] = lambda case, kind=kind: case.kind == kind
+    found["clean images"] = lambda case: case.corruption == CLEAN
+    for count in sorted({case.network.classes for case in asked}):
+        found[f"{count:,} classes"] = lambda case, count=count: case.network.classes == count
+    for size in sorted({case.batch_size for case in asked}):
+        found[f"B = {size}"] = lambda case, size=size: case.batch_size == size
+    for name in dict.fromkeys(case.network.name for case in asked):
+        found[name] = lambda case, name=name: case.network.name == name
+    return found
+
+
+def line(label: str, own: Sequence[Gain]) -> str:
+    """Return a line of the table; the standard error is over networks and corruptions, whose streams go together."""
+    together: dict[tuple[str, str], list[float]] = {}
+    for gain in own:
+        together.setdefault((gain.case.network.name, gain.case.corruption), []).append(gain.points)
+    error = standard_error([statistics.fmean(points) for points in together.values()])
+    worst = min(own, key=lambda gain: gain.points)
+    harmed = 100 * statistics.fmean(gain.points < -HARM for gain in own)
+    first = statistics.fmean(gain.first for gain in own)
+    mean = f"{statistics.fmean(gain.points for gain in own):+.1f} ± {error:.1f}"
+    return f"| {label} | {len(own)} | {mean} | {harmed:.0f} % | {worst.points:+.1f} ({worst.case}) | {first:+.1f} |"
+
+
+def table(method: str, against: str, made: Sequence[Gain]) -> Iterator[str]:
+    """Yield the lines of one comparison."""
+    yield f"\n**{method} against {against}, points of class-mean accuracy**\n"
+    yield f"| | cells | mean | more than {HARM} below | worst | first {FIRST} samples |"
+    yield "|---|---|---|---|---|---|"
+    for label, belongs in groups([gain.case for gain in made]).items():
+        own = [gain for gain in made if belongs(gain.case)]
+        if own:
+            yield line(label, own)
+
+
+def picture(made: dict[str, Sequence[Gain]]) -> Figure:
+    """Return the mean gain over Source on each network, by kind of stream."""
+    names = list(dict.fromkeys(gain.case.network.name for own in made.values() for gain in own))
+    ticks = tuple((float(place), name.replace(", ", "\n")) for place, name in enumerate(names))
+    panels = []
+    for kind in ("shuffled", "dependent"):
+        series = []
+        for method, own in made.items():
+            points = [
+                (float(place), statistics.fmean(some))
+                for place, name in enumerate(names)
+                if (some := [g.points for g in own if g.case.network.name == name and g.case.kind == kind])
+            ]
+            series.append(Series(method, tuple(x for x, _ in points), tuple(y for _, y in points)))
+        panels.append(Panel(f"{kind} streams", "", "points over Source", tuple(series), "points", ticks=ticks))
+    return Figure("proving-ground", "Mean gain over the source model", tuple(panels))
+
+
+def takes(method: str, network: Network) -> bool:
+    """Whether a method can run on a network: statistics of batches need batch norms."""
+    return network.norm == "batch" or method.partition("@")[0] in ("source", "lame")
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("methods", nargs="*", default=["tent+delta", "tent+delta@ours", "tent+delta-b@ours"])
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument("--quick", action="store_const", dest="scale", const="quick", default="standard")
+    sizes.add_argument("--full", action="store_const", dest="scale", const="full")
+    parser.add_argument("--split", choices=SPLITS, default="test", help="which corruptions (default: test)")
+    parser.add_argument("--networks", nargs="+", metavar="NAME", help="only those whose name holds one of these")
+    parser.add_argument("--samples", type=int, help="of each stream, instead of what the size says")
+    parser.add_argument("--out", type=Path, default=Path("proving-ground.png"), help="the picture")
+    parser.add_argument("--store", type=Path, default=Path("proving-ground.db"))
+    parser.add_argument("--workers", type=int, default=2)
+    add_folder_option(parser)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Run the command."""
+    given = options()
+    found, missing = networks(given.development)
+    for why in missing:
+        print(why, file=sys.stderr)
+    if given.networks:
+        found = [one for one in found if any(part.lower() in one.name.lower() for part in given.networks)]
+    scale = SCALES[given.scale]
+    if given.samples:
+        scale = dataclasses.replace(scale, samples=given.samples, single=min(given.samples, scale.single))
+    asked = list(cases(found, scale, SPLITS[given.split]))
+    lines = list(dict.fromkeys(["source", PAPER, *given.methods]))
+    wanted = [case.cell(method) for method in lines for case in asked if takes(method, case.network)]
+    result = results(wanted, given.store, given.workers)
+    print(f"{len(asked)} cells a method, {given.split} corruptions and clean images, {given.scale} size.")
+    shown: dict[str, Sequence[Gain]] = {}
+    for method in dict.fromkeys(given.methods):
+        own = [case for case in asked if takes(method, case.network)]
+        shown[method] = gains(own, method, "source", result)
+        print("\n".join(table(method, "Source", shown[method])))
+        if method != PAPER:
+            shared = [case for case in own if takes(PAPER, case.network)]
+            print("\n".join(table(method, f"the paper's {PAPER}", gains(shared, method, PAPER, result))))
+    draw(picture(shown), given.out)
+    print(f"\nThe picture: {given.out}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
