@@ -1,7 +1,6 @@
 """Random views of a batch, all of it in torch and all images at once; every image gets draws of its own.
 
-Works on images in 0 to 1. `views` are CoTTA's augmentations (Wang et al. 2022); `augmix` is AugMix (Hendrycks et al.
-2020) without its jitter, as MEMO uses it.
+Works on images in 0 to 1. `views` are CoTTA's augmentations (Wang et al. 2022).
 """
 
 from __future__ import annotations
@@ -14,6 +13,9 @@ from torch import Generator, Tensor
 
 GREY = (0.299, 0.587, 0.114)
 NOISE = 0.005
+SHIFT = 1 / 8
+"""Of the side. CoTTA's program shifts by a sixteenth of an image that it has padded to twice the side."""
+Colour = tuple[float, float, float]
 
 
 class Draw:
@@ -40,9 +42,8 @@ def views(x: Tensor, generator: Generator) -> Tensor:
     """Return one augmented copy of each image, (N, 3, H, W) in 0 to 1."""
     draw = Draw(generator, len(x), x)
     x = jitter(x.clamp(0, 1), draw)
-    x = affine(
-        x, draw.uniform(-15, 15), draw.uniform(-1 / 16, 1 / 16), draw.uniform(-1 / 16, 1 / 16), draw.uniform(0.9, 1.1)
-    )
+    right, down = (whole_pixels(draw.uniform(-SHIFT, SHIFT), side) for side in (x.shape[3], x.shape[2]))
+    x = affine(x, draw.uniform(-15, 15), right, down, draw.uniform(0.9, 1.1))
     x = blur(x, draw.uniform(0.001, 0.5))
     flip = draw.uniform(0, 1) < 0.5
     x = torch.where(flip, x.flip(3), x)
@@ -90,6 +91,11 @@ def turn_hue(x: Tensor, turn: Tensor) -> Tensor:
     return value - chroma * torch.minimum(k, 4 - k).clamp(0, 1)
 
 
+def whole_pixels(share: Tensor, side: int) -> Tensor:
+    """Return a share of the side, rounded to whole pixels."""
+    return (share * side).round() / side
+
+
 def affine(
     x: Tensor,
     degrees: Tensor,
@@ -98,16 +104,26 @@ def affine(
     scale: Tensor,
     slant_right: Tensor | None = None,
     slant_down: Tensor | None = None,
+    fill: Colour | None = None,
 ) -> Tensor:
-    """Rotate about the centre, shift by shares of the side, scale and slant; beyond the edge the edge goes on."""
+    """Rotate, scale and slant about the centre, then shift by shares of the side.
+
+    Beyond the edge comes the colour `fill`; without one the edge goes on.
+    """
     angle = degrees.flatten() * (math.pi / 180)
     cos, sin = angle.cos() / scale.flatten(), angle.sin() / scale.flatten()
     lean = [0.0 if slant is None else slant.flatten() for slant in (slant_right, slant_down)]
     ratio = x.shape[2] / x.shape[3]
-    top = torch.stack([cos, (sin + lean[0]) * ratio, -2 * right.flatten()], 1)
-    bottom = torch.stack([(lean[1] - sin) / ratio, cos, -2 * down.flatten()], 1)
-    grid = F.affine_grid(torch.stack([top, bottom], 1), list(x.shape), align_corners=False)
-    return F.grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False)
+    top = torch.stack([cos, (sin + lean[0]) * ratio], 1)
+    bottom = torch.stack([(lean[1] - sin) / ratio, cos], 1)
+    turn = torch.stack([top, bottom], 1)  # (N, 2, 2), from where a pixel comes; the sides are −1 to 1
+    shift = 2 * torch.stack([right.flatten(), down.flatten()], 1).unsqueeze(2)
+    grid = F.affine_grid(torch.cat([turn, -turn @ shift], 2), list(x.shape), align_corners=False)
+    moved = F.grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False)
+    if fill is None:
+        return moved
+    inside = (grid.abs() <= 1).all(3).unsqueeze(1)  # as Pillow: no pixel is half image, half colour
+    return torch.where(inside, moved, x.new_tensor(fill).view(3, 1, 1))
 
 
 def blur(x: Tensor, sigma: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from PIL import Image, ImageOps
 
 from delta_tta.methods import augmix
 from delta_tta.methods.augment import Draw, affine, blur, jitter, turn_hue, views
+from vision import torchvision
 
 
 def generator(seed=0):
@@ -72,6 +73,36 @@ def test_a_quarter_turn_and_a_shift_are_what_they_say():
     assert torch.allclose(turned, torch.rot90(x, -1, (2, 3)), atol=1e-4)  # clockwise
     moved = affine(x, nothing, nothing + 1 / 8, nothing + 2 / 8, nothing + 1)
     assert float(moved[0, 0, 3, 3]) == pytest.approx(1, abs=1e-4)
+
+
+def shares(*values):
+    return [torch.full((1, 1, 1, 1), value) for value in values]
+
+
+@pytest.mark.parametrize("degrees", [-15.0, 8.0])
+@pytest.mark.parametrize(("right", "down"), [(4, -3), (-4, 4), (0, 0)])
+@pytest.mark.parametrize("scale", [0.9, 1.1])
+def test_the_map_of_a_view_is_that_of_a_padded_image(degrees, right, down, scale):
+    """As CoTTA's program does it: pad by half a side, turn and shift the larger image, cut out the middle."""
+    functional = torchvision.transforms.functional
+    x = pictures(1, 32)
+    padded = functional.pad(x, [16], padding_mode="edge")
+    bilinear = torchvision.transforms.InterpolationMode.BILINEAR
+    moved = functional.affine(padded, degrees, [right, down], scale, [0.0], interpolation=bilinear)
+    wanted = functional.center_crop(moved, [32])
+    assert torch.allclose(affine(x, *shares(degrees, right / 32, down / 32, scale)), wanted, atol=1e-4)
+
+
+def test_a_view_is_shifted_by_up_to_an_eighth_of_its_side_in_whole_pixels():
+    x = torch.zeros(600, 3, 32, 32)
+    x[:, :, 15:17, 15:17] = 1  # what lies in the centre is moved by the shift alone
+    made = views(x, generator()).mean(1)
+    light = (made - 0.5 * made.amax((1, 2), keepdim=True)).clamp(min=0)
+    places = torch.arange(32) - 15.5
+    for axis in (1, 2):
+        moved = (light.sum(axis) * places).sum(1) / light.sum((1, 2))
+        assert (moved - moved.round()).abs().max() < 0.1
+        assert moved.round().unique().tolist() == list(range(-4, 5))
 
 
 def test_each_image_is_jittered_by_draws_of_its_own():
