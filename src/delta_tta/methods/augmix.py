@@ -1,7 +1,7 @@
 """AugMix (Hendrycks et al. 2020), batched: all images and all chains at once, in torch.
 
 A copy is m · x + (1 − m) · Σ_i w_i chain_i(x) with w ~ Dirichlet(1, 1, 1), m ~ Beta(1, 1), each chain one to three
-operations at random. MEMO mirrors the image first with probability ½ and shifts it by up to an eighth of its side.
+operations at random. MEMO crops and mirrors the image first.
 """
 
 from __future__ import annotations
@@ -11,29 +11,28 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor
 
-from .augment import Draw, affine
+from .augment import Colour, Draw, affine
+from .crops import BLACK, crops
 
 CHAINS = 3
 DEPTH = 3
+DARK_RED = (128 / 255, 0.0, 0.0)
+"""Beyond the edge in MEMO: its program says 128, which Pillow reads as a colour whose lowest byte is red."""
 
 
 def augmix(images: Tensor, copies: int, generator: Generator) -> Tensor:
-    """Return MEMO's copies of images, (N, 3, H, W) in 0 to 1, as (copies, N, 3, H, W).
-
-    A copy draws its own numbers, the same for all images: so an image's copies do not depend on what is beside it.
-    """
-    shape = (copies, *images.shape)
-    draw = Draw(generator, copies, images, len(images))
-    x = images.expand(shape).flatten(0, 1)
-    x = torch.where(draw.uniform(0, 1) < 0.5, x.flip(3), x)
-    x = _moved(x, draw, right=draw.uniform(-1 / 8, 1 / 8), down=draw.uniform(-1 / 8, 1 / 8)).view(shape)
-    return mix_chains(x, generator)
+    """Return MEMO's copies of images, (N, 3, H, W) in 0 to 1, as (copies, N, 3, H, W); the draws are as in `crops`."""
+    return mix_chains(crops(images, copies, generator), generator, fill=DARK_RED)
 
 
-def mix_chains(x: Tensor, generator: Generator, severity: float = 1.0) -> Tensor:
+def mix_chains(x: Tensor, generator: Generator, severity: float = 1.0, fill: Colour = BLACK) -> Tensor:
     """Return x, (draws, N, 3, H, W), mixed with its chains; each of the draws is one for N images.
 
-    The severity is that of the operations: 1 for MEMO, 3 for training as AugMix does.
+    Args:
+        x: images in 0 to 1.
+        generator: of the random numbers.
+        severity: of the operations: 1 for MEMO, 3 for training as AugMix does.
+        fill: the colour of what comes in from beyond the edge; AugMix takes black.
     """
     draws, count = x.shape[:2]
     exponential = -torch.rand(CHAINS, draws, generator=generator).clamp(min=1e-12).log()
@@ -46,7 +45,7 @@ def mix_chains(x: Tensor, generator: Generator, severity: float = 1.0) -> Tensor
         for number, operation in enumerate(OPERATIONS):
             here = ((choice == number) & (depth > step)).nonzero().flatten().to(x.device)
             if len(here):
-                level = Level(generator, len(here), x, count, severity)
+                level = Level(generator, len(here), x, count, severity, fill)
                 chains[here] = operation(chains[here].flatten(0, 1), level).unflatten(0, (len(here), -1))
     mixed = (weights * chains.view(CHAINS, *x.shape)).sum(0)
     return share * x + (1 - share) * mixed
@@ -55,17 +54,19 @@ def mix_chains(x: Tensor, generator: Generator, severity: float = 1.0) -> Tensor
 class Level(Draw):
     """Draws of how strong an operation is: from a tenth of a tenth of its range to `severity` tenths."""
 
-    def __init__(self, generator: Generator, count: int, like: Tensor, each: int, severity: float) -> None:
+    def __init__(
+        self, generator: Generator, count: int, like: Tensor, each: int, severity: float, fill: Colour = BLACK
+    ) -> None:
         super().__init__(generator, count, like, each)
-        self.severity = severity
+        self.severity, self.fill = severity, fill
 
     def level(self) -> Tensor:
         """Return 0.1 to `severity`, one number an image."""
         return self.uniform(0.1, self.severity)
 
-    def signed(self) -> Tensor:
-        """Return it with a random sign."""
-        return self.level() * torch.where(self.uniform(0, 1) < 0.5, -1.0, 1.0).to(self.like)
+    def sign(self) -> Tensor:
+        """Return 1 or −1, one number an image."""
+        return torch.where(self.uniform(0, 1) < 0.5, -1.0, 1.0).to(self.like)
 
 
 def autocontrast(x: Tensor, draw: Level) -> Tensor:
@@ -96,40 +97,46 @@ def posterise(x: Tensor, draw: Level) -> Tensor:
 
 
 def solarise(x: Tensor, draw: Level) -> Tensor:
-    """Invert what is brighter than a high threshold."""
-    threshold = 1 - 0.1 * draw.level()
-    return torch.where(x >= threshold, 1 - x, x)
+    """Invert what is at least 256 − ⌊25.6 · level⌋ of 255."""
+    threshold = (256 - (25.6 * draw.level()).floor()) / 255
+    return torch.where(x >= threshold - 1e-6, 1 - x, x)
 
 
 def rotate(x: Tensor, draw: Level) -> Tensor:
-    """Turn by up to 3 degrees times the severity."""
-    return _moved(x, draw, degrees=3 * draw.signed())
+    """Turn by ⌊3 · level⌋ degrees."""
+    return _moved(x, draw, degrees=(3 * draw.level()).floor() * draw.sign())
 
 
 def shear_x(x: Tensor, draw: Level) -> Tensor:
-    """Slant rows by up to 0.03 times the severity."""
-    return _moved(x, draw, slant_right=0.03 * draw.signed())
+    """Slant rows by 0.03 · level; the first stays where it is."""
+    slant = 0.03 * draw.level() * draw.sign()
+    return _moved(x, draw, slant_right=slant, right=-slant / 2 * x.shape[2] / x.shape[3])
 
 
 def shear_y(x: Tensor, draw: Level) -> Tensor:
-    """Slant columns by up to 0.03 times the severity."""
-    return _moved(x, draw, slant_down=0.03 * draw.signed())
+    """Slant columns by 0.03 · level; the first stays where it is."""
+    slant = 0.03 * draw.level() * draw.sign()
+    return _moved(x, draw, slant_down=slant, down=-slant / 2 * x.shape[3] / x.shape[2])
 
 
 def translate_x(x: Tensor, draw: Level) -> Tensor:
-    """Shift sideways by up to a thirtieth times the severity."""
-    return _moved(x, draw, right=draw.signed() / 30)
+    """Shift sideways by a thirtieth of the width times the level, in whole pixels."""
+    return _moved(x, draw, right=_thirtieth(x.shape[3], draw))
 
 
 def translate_y(x: Tensor, draw: Level) -> Tensor:
-    """Shift up or down by up to a thirtieth times the severity."""
-    return _moved(x, draw, down=draw.signed() / 30)
+    """Shift up or down by a thirtieth of the height times the level, in whole pixels."""
+    return _moved(x, draw, down=_thirtieth(x.shape[2], draw))
 
 
-def _moved(x: Tensor, draw: Draw, **moves: Tensor) -> Tensor:
+def _thirtieth(side: int, draw: Level) -> Tensor:
+    return (draw.level() * side / 30).floor() / side * draw.sign()
+
+
+def _moved(x: Tensor, draw: Level, **moves: Tensor) -> Tensor:
     nothing = x.new_zeros(len(x), 1, 1, 1)
     still = {"degrees": nothing, "right": nothing, "down": nothing, "scale": nothing + 1}
-    return affine(x, **{**still, **moves})
+    return affine(x, **{**still, **moves}, fill=draw.fill)
 
 
 OPERATIONS: tuple[Callable[[Tensor, Level], Tensor], ...] = (

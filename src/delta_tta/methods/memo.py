@@ -37,6 +37,8 @@ class SourceAndBatch(BatchStatistics):
         if s.running_mean is None or s.running_var is None:
             return super().frozen(x)
         mean, var = batch_moments(x.detach())  # constants for the gradient, as in MEMO's own program
+        count = x.numel() // x.shape[1]
+        var = var * (count / max(count - 1, 1))  # unbiased, as torch's running statistics are
         mean = torch.lerp(mean, s.running_mean.to(mean.dtype), SOURCE_SHARE)
         var = torch.lerp(var, s.running_var.to(var.dtype), SOURCE_SHARE)
         return eval_norm(x, *self._affine, mean, (var + s.eps).sqrt())
