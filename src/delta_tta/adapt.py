@@ -60,7 +60,7 @@ def adapt(
         if settings.get("sync") is False:
             raise SettingError("Expected `sync` not to be False together with a `process_group`.")
         settings = {**settings, "sync": True}
-    chosen = make_settings(preset, settings, recipe.whole or recipe.objective, paper)
+    chosen = make_settings(preset, settings, recipe.first, paper)
     if chosen.prior > 0 and str(recipe) != "bn":
         raise SettingError(f"Setting `prior` belongs to method 'bn', but the method is '{recipe}'.")
     ranks = None

@@ -36,6 +36,11 @@ class Recipe:
             return "all"
         return "norms" if self.objective is not None else "nothing"
 
+    @property
+    def first(self) -> str:
+        """The word that it begins with."""
+        return str(self).partition("+")[0]
+
     def __str__(self) -> str:
         """Return the shortest way to write it."""
         if self.whole is not None:

@@ -169,9 +169,10 @@ OF_METHOD: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = MappingPr
         "eata": ({"reduction": "selected"}, {"reduction": "selected"}),
         "cotta": ({"lr": 1e-3, "optimizer": "adam"}, {"lr": 1e-2, "optimizer": "sgd"}),
         "memo": ({"lr": 5e-3, "views": 32}, {"lr": 2.5e-4, "views": 64}),
+        "tta": ({"views": 32}, {"views": 64}),
     }
 )
-"""Where an objective or a whole method has settings of its own: with a CIFAR preset, and otherwise."""
+"""Where a method has settings of its own, by its first word: with a CIFAR preset, and otherwise."""
 
 ALIASES: Mapping[str, str] = MappingProxyType({"learning_rate": "lr", "step_size": "lr"})
 """What others call a setting."""

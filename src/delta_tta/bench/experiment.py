@@ -179,7 +179,7 @@ def _understood(
 ) -> tuple[str, Settings]:
     """Return the method in its shortest form and all its settings; remembered, as plans ask thousands of times."""
     words = recipe.parse(method)
-    return str(words), make_settings(preset, dict(settings), words.whole or words.objective, paper=True)
+    return str(words), make_settings(preset, dict(settings), words.first, paper=True)
 
 
 @dataclass(frozen=True)

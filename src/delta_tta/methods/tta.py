@@ -1,32 +1,38 @@
-"""TTA: the mean of the logits over the image and augmented views of it; the model stays as it is."""
+"""TTA (Ashukha et al. 2020): the mean of the probabilities over random crops of the image; the model stays as it is."""
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from ..answers import Answer
+from ..norms.statistics import at_least_float32
 from ..settings import Settings
 from ..words import word
-from .augment import views
+from .crops import crops
 from .pixels import Pixels
 
 
-@word("tta", "answer", "average the logits over augmented views", alone=True)
+@word("tta", "answer", "average the predictions over random crops (TTA, Ashukha et al. 2020)", alone=True)
 class Tta(Answer):
-    """Every call draws the same views, so that the same batch gets the same answer."""
+    """Every call draws the same crops, so that the same image gets the same answer."""
 
     def __init__(self, model: nn.Module, settings: Settings) -> None:
         super().__init__(model, settings)
         self._pixels = Pixels(model, settings)
 
     def __call__(self, x: Tensor, logits: Tensor, run: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the mean over 1 + `views` answers."""
+        """Return the logarithm of the mean over `views` crops; the image itself is not among them."""
         generator = torch.Generator().manual_seed(self.settings.seed)
-        total = logits.clone()
-        clean = self._pixels.of(x)
-        for _ in range(self.settings.views):
-            total += run(self._pixels.back(views(clean, generator), x))
-        return total / (1 + self.settings.views)
+        clean, views = self._pixels.of(x), self.settings.views
+
+        def log_p() -> Tensor:
+            copies = self._pixels.back(crops(clean, 1, generator)[0], x)
+            return at_least_float32(run(copies)).log_softmax(1)
+
+        total = functools.reduce(torch.logaddexp, (log_p() for _ in range(views)))
+        return (total - math.log(views)).to(logits.dtype)

@@ -9,7 +9,8 @@ from torch import nn
 import delta_tta
 from delta_tta import SettingError
 from delta_tta.methods import augmix, cotta, memo
-from delta_tta.methods.augment import turn_hue, views
+from delta_tta.methods.augment import turn_hue
+from delta_tta.methods.crops import crops
 from delta_tta.methods.memo import marginal_entropy
 from delta_tta.state import seal
 from nets import batches, conv_net
@@ -123,16 +124,27 @@ def test_memo_answers_an_image_the_same_whatever_its_batch(at_once, monkeypatch)
     assert torch.allclose(torch.cat([adapter(one) for one in x.split(1)]), whole, atol=1e-6)
 
 
-def test_tta_is_the_mean_over_the_image_and_its_views():
+def test_tta_is_the_mean_of_the_probabilities_over_crops():
     net, x = conv_net().eval(), batches(1)[0]
     generator = torch.Generator().manual_seed(7)
     pixels = x * 0.5 + 0.5
     with torch.no_grad():
-        wanted = net(x)
-        for _ in range(4):
-            wanted = wanted + net((views(pixels, generator) - 0.5) / 0.5)
+        p = [net((crops(pixels, 1, generator)[0] - 0.5) / 0.5).softmax(1) for _ in range(4)]
     adapter = delta_tta.adapt(conv_net(), "tta", seed=7, **SCALE)
-    assert torch.allclose(adapter(x), wanted / 5, atol=1e-5)
+    assert torch.allclose(adapter(x).softmax(1), sum(p) / 4, atol=1e-5)
+
+
+def test_tta_answers_an_image_the_same_whatever_its_batch():
+    x = batches(1, size=6)[0]
+    adapter = delta_tta.adapt(conv_net(), "tta", **SCALE)
+    assert torch.allclose(torch.cat([adapter(one) for one in x.split(1)]), adapter(x), atol=1e-6)
+
+
+@pytest.mark.parametrize(("preset", "views"), [("cifar10-c", 32), ("imagenet-c", 64), ("imagenet-r", 64), (None, 64)])
+def test_tta_takes_as_many_copies_as_memo(preset, views):
+    scale = {"mean": SCALE["mean"], "std": SCALE["std"]}
+    for method in ("tta", "memo"):
+        assert delta_tta.adapt(conv_net(), method, preset, **scale).settings.views == views
 
 
 @pytest.mark.parametrize("method", ["cotta", "memo"])
