@@ -94,6 +94,7 @@ class PlainAdapter:
         alpha_b=0.98,
         lam_b=0.3,
         clip_b=3.0,
+        kl_weight=None,
     ):
         self.model = model.eval()
         self.statistics, self.lam_b, self.clip_b, self.f = statistics, lam_b, clip_b, None
@@ -101,6 +102,7 @@ class PlainAdapter:
         self.parameters = [p for n in self.norms for p in (n.weight, n.bias)]
         self.objective, self.dot, self.reduction, self.lam = objective, dot, reduction, lam
         self.optimizer, self.lr, self.threshold = optimizer, lr, threshold
+        self.kl_weight, self.mean_so_far = kl_weight, None
         self.z, self.t = None, 0
         self.first = [torch.zeros_like(p) for p in self.parameters]
         self.second = [torch.zeros_like(p) for p in self.parameters]
@@ -139,8 +141,11 @@ class PlainAdapter:
         if any(passed):
             kept = [w * loss for w, loss, ok in zip(weights, losses, passed, strict=True) if ok]
             loss = sum(kept) / (size if self.reduction == "batch" else len(kept))
+            if self.kl_weight is not None:
+                loss = loss + self.kl_weight * self.divergence(p)
             self.step(torch.autograd.grad(loss, self.parameters))
         self.z = self.lam * self.z + (1 - self.lam) * q.sum(0) / size
+        self.mean_so_far = self.follow(q)
         if self.statistics == "tbr-b":
             self.f = torch.full((classes,), 1 / classes, dtype=p.dtype) if self.f is None else self.f
             self.f = self.lam_b * self.f + (1 - self.lam_b) * q.sum(0) / size
@@ -148,6 +153,16 @@ class PlainAdapter:
             for norm in self.norms:
                 norm.balance(balanced)
         return logits.detach()
+
+    def follow(self, p: Tensor) -> list[Tensor]:
+        """The moving average of the mean prediction, class by class, with that of this batch in it."""
+        size, classes = p.shape
+        before = [1 / classes] * classes if self.mean_so_far is None else self.mean_so_far
+        return [0.9 * before[k] + 0.1 * sum(p[b, k] for b in range(size)) / size for k in range(classes)]
+
+    def divergence(self, p: Tensor) -> Tensor:
+        """How far that average is from uniform: the sum over classes of m log(m / (1/K))."""
+        return sum(m * torch.log(m * p.shape[1]) for m in self.follow(p))
 
     @torch.no_grad()
     def step(self, gradients) -> None:

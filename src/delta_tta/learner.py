@@ -277,7 +277,8 @@ class Learner(Forward):
     def _penalties(self, prediction: Prediction) -> list[Tensor]:
         assert self.objective is not None
         of_words = [self.objective.penalty(self.subject.parameters)]
-        of_words += [self.reweighting.penalty(prediction)] if self.reweighting is not None else []
+        if self.reweighting is not None:
+            of_words.append(self.reweighting.penalty(prediction, self.reweighting_memory))
         return [penalty for penalty in of_words if penalty is not None]
 
     def look_at(self, source: Iterable[Tensor] | None) -> None:

@@ -14,6 +14,8 @@ from .words import State, word
 
 EPSILON = 1e-8
 """ε of Algorithm 1, line 6; the paper gives no value."""
+KAPPA = 0.9
+"""κ of KL-div, as Mummadi et al. have it: the share of the old average that stays at each batch."""
 
 
 class Reweighting:
@@ -34,7 +36,7 @@ class Reweighting:
         """Return the weight of each sample, (B,), without gradient, averaging 1; None for equal weights."""
         return None
 
-    def penalty(self, prediction: Prediction) -> Tensor | None:
+    def penalty(self, prediction: Prediction, state: State) -> Tensor | None:
         """Return what is added to the loss, with gradient."""
         return None
 
@@ -90,15 +92,27 @@ class Diversity(Reweighting):
         return next_average(prediction, selected, state)
 
 
-@word("kl-div", "reweighting", "pull the batch's mean prediction to uniform (KL-div, Mummadi et al. 2021)", part=True)
+@word("kl-div", "reweighting", "pull the mean prediction to uniform (KL-div, Mummadi et al. 2021)", part=True)
 class KlDivergence(Reweighting):
-    """Adds w · KL(mean p ‖ uniform) to the loss."""
+    """Adds w · KL(q_t ‖ uniform) to the loss; q_t = κ q_{t−1} + (1−κ) mean_B p, uniform at first.
 
-    def penalty(self, prediction: Prediction) -> Tensor:
-        """KL(q ‖ 1/K) = Σ q log q + ln K."""
-        q = prediction.log_p.exp().mean(0)
+    A batch smaller than the number of classes cannot be uniform; the moving average can.
+    """
+
+    def penalty(self, prediction: Prediction, state: State) -> Tensor:
+        """KL(q ‖ 1/K) = Σ q log q + ln K; the gradient comes by the share of this batch."""
+        q = self._moved(prediction.log_p.exp().mean(0), state)
         divergence = (q * q.clamp(min=torch.finfo(q.dtype).tiny).log()).sum() + math.log(prediction.classes)
         return self.settings.kl_weight * divergence
+
+    def next_state(self, prediction: Prediction, state: State, selected: Tensor | None) -> State:
+        """Move the average, whether or not a sample trained."""
+        return {"average": self._moved(prediction.p.mean(0), state)}
+
+    @staticmethod
+    def _moved(mean: Tensor, state: State) -> Tensor:
+        before = state["average"] if "average" in state else torch.full_like(mean, 1 / len(mean))
+        return KAPPA * before + (1 - KAPPA) * mean
 
 
 @word("sample-drop", "reweighting", "leave out samples of the classes used most (Zhao et al. 2023)", part=True)

@@ -20,7 +20,8 @@ def close(a, b):
 def run_both(net, stream, objective, statistics, dot, optimizer, reduction, **settings):
     lr = 1e-2
     plain = PlainAdapter(copy.deepcopy(net), objective, statistics, dot, optimizer, lr, reduction, **settings)
-    parts = ["" if statistics == "bn" else f"+{statistics}", "+dot" if dot else ""]
+    kl = "+kl-div" if "kl_weight" in settings else ""
+    parts = ["" if statistics == "bn" else f"+{statistics}", "+dot" if dot else "", kl]
     ours = delta_tta.adapt(
         net,
         objective + "".join(parts),
@@ -46,6 +47,8 @@ def run_both(net, stream, objective, statistics, dot, optimizer, reduction, **se
         assert close(state["balance"]["f"], plain.f)
         assert float(plain.f.max() - plain.f.min()) > 0.02
         assert [int(kept["count"]) for kept in state["statistics"].values()] == [norm.t for norm in plain.norms]
+    if kl:
+        assert close(state["reweighting"]["average"], torch.stack(plain.mean_so_far))
     if dot:
         assert close(ours.signals.frequencies, plain.z)
         assert float(plain.z.max() - plain.z.min()) > 0.02  # the comparison is about something
@@ -66,6 +69,16 @@ def test_every_word_combination(objective, statistics, dot, reduction):
             assert used == [1.0] * STEPS
         else:
             assert any(0 < share < 1 for share in used)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize(("objective", "threshold"), [("tent", None), ("ent-w", 0.62)])
+def test_the_divergence_of_the_moving_average_from_uniform(objective, threshold, optimizer):
+    net = conv_net(sharp=1.0).double()
+    stream = batches(20, size=2, dtype=torch.float64)  # fewer samples than classes
+    settings = {"kl_weight": 10.0, "threshold": threshold}
+    used = run_both(net, stream, objective, "tbr", None, optimizer, "selected", init="inherit", **settings)
+    assert (0.0 in used) == (objective == "ent-w")  # the average moves where nothing trains
 
 
 @pytest.mark.parametrize("init", ["first", "inherit"])

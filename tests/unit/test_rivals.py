@@ -106,14 +106,40 @@ def test_la_shows_the_objective_logits_with_log_frequencies():
     assert torch.allclose(uniform.p, logits.softmax(1))
 
 
-def test_kl_div_is_zero_for_a_balanced_batch_and_ln_k_for_one_class():
+def test_kl_div_measures_how_far_the_moving_average_is_from_uniform():
     word = KlDivergence(Settings(kl_weight=10.0))
     balanced = Prediction(torch.eye(4, dtype=torch.float64) * 50)
     one_class = Prediction(torch.tensor([[50.0, 0, 0, 0]] * 3, dtype=torch.float64))
-    assert float(word.penalty(balanced)) == pytest.approx(0, abs=1e-9)
-    assert float(word.penalty(one_class)) == pytest.approx(10 * math.log(4))
+    assert float(word.penalty(balanced, {})) == pytest.approx(0, abs=1e-9)
+    q = [0.9 / 4 + 0.1, 0.9 / 4, 0.9 / 4, 0.9 / 4]  # uniform before the first batch
+    assert float(word.penalty(one_class, {})) == pytest.approx(10 * sum(v * math.log(4 * v) for v in q))
+    state = word.next_state(one_class, {}, None)
+    assert state["average"].tolist() == pytest.approx(q)
+    for _ in range(200):
+        state = word.next_state(one_class, state, None)
+    assert float(word.penalty(one_class, state)) == pytest.approx(10 * math.log(4))
     logits = logits_like_a_model(1).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: word.penalty(Prediction(x)), logits)
+    assert torch.autograd.gradcheck(lambda x: word.penalty(Prediction(x), state), logits)
+
+
+def test_kl_div_pulls_against_what_was_predicted_before_this_batch():
+    word, logits = KlDivergence(Settings(kl_weight=1.0)), torch.zeros(1, 2, dtype=torch.float64, requires_grad=True)
+    state = {"average": torch.tensor([0.9, 0.1], dtype=torch.float64)}
+    (gradient,) = torch.autograd.grad(word.penalty(Prediction(logits), state), logits)
+    assert gradient[0, 0] > 0 > gradient[0, 1]  # the batch is uniform, the stream was not
+
+
+def test_kl_div_goes_on_from_a_saved_state_and_forgets_at_a_reset():
+    usual = {"lr": 0.05, "kl_weight": 100.0, "guard": "off", "update": "every"}
+    first = delta_tta.adapt(conv_net(), "tent+kl-div", **usual)
+    at_first = [first(x) for x in batches(3)]
+    second = delta_tta.adapt(conv_net(), "tent+kl-div", **usual)
+    second.load_state_dict(first.state_dict())
+    assert second.state_dict()["reweighting"]["average"].std() > 0
+    for x in batches(3, seed=1):
+        assert torch.equal(first(x), second(x))
+    second.reset()
+    assert all(torch.equal(second(x), y) for x, y in zip(batches(3), at_first, strict=True))
 
 
 def test_sample_drop_leaves_out_the_classes_used_most():
@@ -201,7 +227,7 @@ def test_eta_divides_by_the_samples_it_kept_whatever_the_preset():
 
 def test_a_class_that_is_masked_out_adds_nothing_to_kl_div():
     logits = torch.tensor([[2.0, 0.0, -torch.inf]], requires_grad=True)
-    penalty = KlDivergence(Settings(kl_weight=1.0)).penalty(Prediction(logits))
+    penalty = KlDivergence(Settings(kl_weight=1.0)).penalty(Prediction(logits), {})
     assert torch.autograd.grad(penalty, logits)[0].isfinite().all()
 
 
