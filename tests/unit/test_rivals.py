@@ -225,6 +225,16 @@ def test_eta_divides_by_the_samples_it_kept_whatever_the_preset():
     assert delta_tta.adapt(conv_net(), "tent", "cifar10-c").settings.reduction == "batch"
 
 
+def test_eata_and_ent_w_have_settings_of_their_own_on_cifar():
+    cifar, usual = (delta_tta.adapt(conv_net(), "eata", p, source=batches(1)).settings for p in ("cifar100-c", None))
+    assert (cifar.fisher_weight, usual.fisher_weight) == (1.0, 2000.0)
+    for method in ("ent-w", "ent-w+delta", "ent-w+tbr+kl-div"):
+        presets = ("cifar10-c", "cifar100-c", "imagenet-c", "imagenet-r", "ytbb-sub", None)
+        objectives = [delta_tta.adapt(conv_net(), method, preset)._learner.objective for preset in presets]
+        assert [objective.threshold for objective in objectives] == [0.4, 0.4, 0.5, 0.5, 0.5, 0.5]
+    assert delta_tta.adapt(conv_net(), "ent-w", "cifar100-c", threshold=0.3).settings.threshold == 0.3
+
+
 def test_a_class_that_is_masked_out_adds_nothing_to_kl_div():
     logits = torch.tensor([[2.0, 0.0, -torch.inf]], requires_grad=True)
     penalty = KlDivergence(Settings(kl_weight=1.0)).penalty(Prediction(logits), {})
