@@ -35,7 +35,7 @@ class StreamSpec:
             order of the data set; or "videos", whole videos in random order, each as it was filmed.
         rho: ρ of DS, the concentration: the smaller, the longer a class fills the view.
         pi: π of CI, the size of the rarest class relative to the most frequent.
-        seed: of all random draws; the paper uses 2020 to 2023.
+        seed: of all random draws; the paper names 2020 to 2023.
         pieces: J of DS.
 
     Examples:

@@ -66,7 +66,7 @@ Corruptions = Annotated[
 ]
 Severity = Annotated[int, typer.Option("--severity", "-s", help="1 to 5.")]
 BatchSize = Annotated[int, typer.Option("--batch-size", "-b", min=1, help="Images at a time.")]
-Seed = Annotated[int, typer.Option(help="Of the streams; the paper uses 2020 to 2023.")]
+Seed = Annotated[int, typer.Option(help="Of the streams; the paper names 2020 to 2023.")]
 Images = Annotated[
     int | None,
     typer.Option(min=10, help="Only so many of the images: quicker, but short streams hardly show the point."),

@@ -16,7 +16,7 @@ from ..models.load import architecture_of
 from ..streams import StreamSpec
 
 SEEDS = (2020, 2021, 2022, 2023)
-"""The paper's."""
+"""The four that the paper names in Table 13; how many runs its other tables average is not said. We take these."""
 SLOW = ("cotta", "memo", "tta")
 KINDS: Mapping[str, Kind] = {
     "cifar100": "cifar",
