@@ -24,8 +24,11 @@ def with_seed(cell: Cell, seed: int) -> Cell:
     return dataclasses.replace(cell, stream=dataclasses.replace(cell.stream, seed=seed))
 
 
-def results(cells: Sequence[Cell], path: Path, workers: int) -> Callable[[Cell], Result]:
-    """Run what is missing in the store, in so many processes or in this one; return how to ask for a cell's result."""
+def results(cells: Sequence[Cell], path: Path, workers: int, traces: bool = False) -> Callable[[Cell], Result]:
+    """Run what is missing in the store, in so many processes or in this one; return how to ask for a cell's result.
+
+    With `traces` a result holds what was predicted for each sample.
+    """
     lab = Lab(default_cache())
     plan, said = Plan.of(list(dict.fromkeys(cells)), lab), 0
 
@@ -40,4 +43,6 @@ def results(cells: Sequence[Cell], path: Path, workers: int) -> Callable[[Cell],
         if tally.failed:
             sys.exit("\n".join(tally.failed.values()))
         found = {key: result for key, _, result in store.results(plan.cells)}
+        if traces:
+            found = {key: dataclasses.replace(result, trace=store.trace(key)) for key, result in found.items()}
     return lambda cell: found[plan.keys[cell]]

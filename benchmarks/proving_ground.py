@@ -251,7 +251,7 @@ def main() -> None:
     asked = list(cases(found, scale, SPLITS[given.split]))
     lines = list(dict.fromkeys(["source", PAPER, *given.methods]))
     wanted = [case.cell(method) for method in lines for case in asked if takes(method, case.network)]
-    result = results(wanted, given.store, given.workers)
+    result = results(wanted, given.store, given.workers, traces=True)
     print(f"{len(asked)} cells a method, {given.split} corruptions and clean images, {given.scale} size.")
     shown: dict[str, Sequence[Gain]] = {}
     for method in dict.fromkeys(given.methods):
