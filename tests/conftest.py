@@ -1,6 +1,8 @@
 """Shared by all tests: one thread per process, fixed seeds, reproducible property tests."""
 
 import os
+import subprocess
+import sys
 
 import hypothesis
 import pytest
@@ -23,6 +25,22 @@ hypothesis.settings.load_profile("default")
 @pytest.fixture(autouse=True)
 def _same_numbers_every_time():
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 80 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if sys.platform != "linux" or os.getuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=80k", "tmpfs", folder], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -8,10 +8,11 @@ import logging
 import os
 import re
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -237,11 +238,15 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(state: dict[str, Any], path: Path) -> None:
+    write_whole(path, lambda file: torch.save(state, file))
+
+
+def write_whole(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
     """Write beside the file, wait for the disk, and only then take the file's name."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         with temporary.open("wb") as file:
-            torch.save(state, file)
+            fill(file)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

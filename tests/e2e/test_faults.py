@@ -54,22 +54,6 @@ def test_a_limit_on_the_size_of_files_stops_no_stream_and_leaves_no_half_file(li
     assert lives["under a limit"] == {"failures": 4, "newest": 6}
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A disk of 80 KiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if sys.platform != "linux" or os.getuid() != 0:
-        pytest.skip("only root can mount a small disk")
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=80k", "tmpfs", folder], capture_output=True, text=True
-    )
-    if mounted.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
-
-
 def test_a_full_disk_stops_no_stream_and_costs_no_checkpoint(small_disk, caplog):
     def make():
         return delta_tta.adapt(conv_net(), "tent+delta", "cifar10-c", update="window", length=24)
