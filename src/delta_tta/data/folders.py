@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from ..errors import DataError
+from ..errors import DataError, nearest
 from .sets import FileSet, read_image
 from .sources import how_to_get
 
@@ -19,18 +21,33 @@ def imagenet_wnids() -> tuple[str, ...]:
     return tuple(resources.files("delta_tta").joinpath("assets/imagenet_wnids.txt").read_text().split())
 
 
-def folder(root: str | Path, size: int | None = 224, resize: int | None = None, name: str | None = None) -> FileSet:
+def folder(
+    root: str | Path,
+    size: int | None = 224,
+    resize: int | None = None,
+    name: str | None = None,
+    classes: Sequence[str] | None = None,
+) -> FileSet:
     """Return the images below `root`, one sub-folder a class, classes and files in the order of their names.
 
     `size` and `resize` as in `FileSet`; None leaves small square images (at most 64 pixels) as large as the first is.
-    Where all sub-folders are WordNet names of ImageNet, `outputs` says which outputs of an ImageNet model they are.
+    `classes` are the names of the sub-folders to read, in the order of the labels; others are left out. Where all of
+    them are WordNet names of ImageNet, `outputs` says which outputs of an ImageNet model they are.
     """
     place = Path(root)
     if not place.is_dir():
         raise DataError(
             f"Expected a folder of images at {place}, one sub-folder a class, but there is none. {how_to_get('folder')}"
         )
-    classes = sorted(child.name for child in place.iterdir() if child.is_dir() and not child.name.startswith("."))
+    there = sorted(child.name for child in place.iterdir() if child.is_dir() and not child.name.startswith("."))
+    classes = there if classes is None else list(classes)
+    if len(set(classes)) < len(classes):
+        raise DataError(
+            f"Expected different names as `classes`, but {Counter(classes).most_common(1)[0][0]!r} is twice."
+        )
+    unknown = next((label for label in classes if label not in there), None)
+    if unknown is not None:
+        raise DataError(f"Expected a sub-folder of {place} for the class {unknown!r}.{nearest(unknown, there)}")
     paths: list[Path] = []
     labels: list[int] = []
     kept: list[str] = []
