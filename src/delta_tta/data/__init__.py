@@ -9,8 +9,10 @@ from .embedded import demo
 from .folders import folder, imagenet_c, imagenet_r
 from .sets import ArraySet, FileSet, ImageSet
 from .video import video, ytbb_sub
+from .ytbb import YOUTUBE_BB_CLASSES
 
 __all__ = [
+    "YOUTUBE_BB_CLASSES",
     "ArraySet",
     "Corrupted",
     "Fewer",

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, nearest
 from .sets import FileSet
 from .sources import how_to_get
+from .ytbb import YOUTUBE_BB_CLASSES, known
 
 COLUMNS = ("path", "label", "video", "time")
 YTBB_CLASSES = 21
@@ -60,10 +61,17 @@ def video(
 
 
 def ytbb_sub(manifest: str | Path, classes: Sequence[str] | None = None) -> VideoSet:
-    """Return YTBB-sub, the paper's video stream of 21 classes, from a manifest of its frames (see `video`)."""
+    """Return YTBB-sub, the paper's video stream of 21 classes, from a manifest of its frames (see `video`).
+
+    Which 21 of the 23 classes of YouTube-BoundingBoxes they are is not published: the manifest, or `classes`, says so.
+    """
     found = video(manifest, classes)
     if len(found.classes) != YTBB_CLASSES:
         raise DataError(f"{manifest}: expected the {YTBB_CLASSES} classes of YTBB-sub, but got {len(found.classes)}.")
+    other = next((name for name in found.classes if not name.isdecimal() and not known(name)), None)
+    if other is not None:
+        hint = nearest(other, YOUTUBE_BB_CLASSES)
+        raise DataError(f"{manifest}: expected classes of YouTube-BoundingBoxes, but got {other!r}.{hint}")
     found.name = "YTBB-sub"
     return found
 

@@ -117,6 +117,17 @@ def test_a_wrong_manifest_says_what_is_wrong(tmp_path, text, message):
         data.video(manifest(tmp_path, text))
 
 
+def test_the_classes_of_ytbb_sub_are_among_the_23(tmp_path):
+    names = [name.replace(" ", "_") for name in data.YOUTUBE_BB_CLASSES[:21]]
+    lines = [f"{name}.png,{name},v,{time}" for time, name in enumerate(names)]
+    found = data.ytbb_sub(manifest(tmp_path, "\n".join(["path,label,video,time", *lines])))
+    assert found.classes == tuple(sorted(names))
+    assert len({*data.YOUTUBE_BB_CLASSES}) == 23
+    path = manifest(tmp_path, "\n".join(["path,label,video,time", *lines[1:], "x.png,none,v,99"]))
+    with pytest.raises(DataError, match=r"expected classes of YouTube-BoundingBoxes, but got 'none'\. .*zebra"):
+        data.ytbb_sub(path)
+
+
 def test_wrong_classes_and_a_missing_manifest_are_refused(tmp_path):
     path = manifest(tmp_path, "path,label,video,time\na.png,cow,v,1\n")
     with pytest.raises(DataError, match="among the 1 classes, but got cow"):
