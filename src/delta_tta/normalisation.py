@@ -67,8 +67,8 @@ def normalisation_of(
 ) -> Normalisation:
     """Return how to scale the inputs of a model: as given, else as the model's own metadata says.
 
-    A model of timm carries its mean and std; so does one made by `delta_tta.models.load`. What is given wins, with a
-    `NormalisationWarning` where the model says otherwise.
+    A model of timm carries its mean and std; so does one made by `delta_tta.models.load`, and one whose weights have a
+    card that says it. What is given wins, with a `NormalisationWarning` where the model says otherwise.
     """
     own = _own(model)
     if (mean is None) != (std is None):
@@ -89,9 +89,10 @@ def normalisation_of(
 
 
 def _own(model: nn.Module) -> Normalisation | None:
-    known: Any = getattr(model, "normalisation", None)
-    if isinstance(known, Normalisation):
-        return known
+    for name in ("normalisation", "card_normalisation"):
+        known: Any = getattr(model, name, None)
+        if isinstance(known, Normalisation):
+            return known
     for name in ("pretrained_cfg", "default_cfg"):
         config: Any = getattr(model, name, None)
         if isinstance(config, dict) and config.get("mean") and config.get("std"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import platform
 import time
 from collections.abc import Callable, Iterator
@@ -96,8 +97,8 @@ def evaluate(
     if size != len(data):
         raise InputError(f"The stream is over {size} samples, but {data.name} has {len(data)}.")
     started = time.perf_counter()
+    metrics = Metrics(_count_classes(named, data))
     model = _with_outputs(named, data)
-    metrics = Metrics(len(data.classes))
     predicted, true = [], []
     scale = named.normalisation
     settings = {"mean": scale.mean, "std": scale.std, **settings}
@@ -158,6 +159,27 @@ def _inputs(data: ImageSet, scale: Normalisation, batch_size: int, device: torch
     """Yield up to 2,000 images in random order: sorted by class, their batch statistics would be those of a class."""
     order = np.random.default_rng(0).permutation(len(data))[:SOURCE_IMAGES]
     return (scale(images.to(device)) for images, _ in data.batches(order, batch_size))
+
+
+def _count_classes(named: NamedModel, data: ImageSet) -> int:
+    """Return how many classes there are; raise where the model's weights name others, or in another order.
+
+    Numbers are no names: they count the outputs. Where the model knows all of ImageNet, the data says which it has.
+    """
+    names: tuple[str, ...] | None = getattr(named.model, "class_names", None)
+    if names is None or (data.outputs is not None and len(names) > len(data.classes)):
+        return len(data.classes)
+    numbers = all(name.isdecimal() for name in data.classes) and len(data.classes) <= len(names)
+    pairs = [] if numbers else itertools.zip_longest(names, data.classes)
+    other = next((number for number, (own, given) in enumerate(pairs) if own != given), None)
+    if other is not None:
+        own, given = (repr(one[other]) if other < len(one) else "nothing" for one in (names, data.classes))
+        raise ModelError(
+            f"Expected {data.name} to have the {len(names)} classes of {named.weights} in their order, but class "
+            f"{other} is {own} to the model and {given} in the data. Give the data these classes in this order; the "
+            f"labels of a video's manifest may be their numbers, 0 to {len(names) - 1}."
+        )
+    return len(names)
 
 
 def _with_outputs(named: NamedModel, data: ImageSet) -> nn.Module:

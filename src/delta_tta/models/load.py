@@ -18,7 +18,7 @@ from ..errors import ModelError, nearest
 from ..normalisation import Normalisation, normalisation_of
 from .cifar import CifarResNet, CifarResNeXt, WideResNet
 from .public import GroupResNet, PlainResNet
-from .weights import fill, fits, load_weights, numbers, outputs_in, read_weights
+from .weights import fill, fits, load_weights, mark, numbers, outputs_in, read_weights
 
 HALF = Normalisation((0.5, 0.5, 0.5), (0.5, 0.5, 0.5), "AugMix's")
 CIFAR10 = Normalisation((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), "CIFAR-10's statistics")
@@ -99,7 +99,8 @@ def load(
     else:
         raise ModelError(f"Unknown model {name!r}.{nearest(name, known_models())}")
     model: Any = found.model
-    model.normalisation = found.normalisation
+    trained = getattr(model, "card_normalisation", found.normalisation)  # what the card of its weights says goes first
+    model.normalisation = found.normalisation if trained.matches(found.normalisation) else trained
     scale = normalisation_of(model, mean, std)
     model.normalisation = scale  # it travels with the model
     return dataclasses.replace(found, model=model.eval(), name=name, normalisation=scale)
@@ -132,33 +133,27 @@ def _cifar(name: str, weights: str | Path | None, classes: int | None) -> NamedM
         raise ModelError(
             f"{name!r} is an architecture; give `weights` (a file, or 'random' for the untrained network)."
         )
-    model, count, card = _filled(lambda count: ARCHITECTURES[name](classes=count or 10), weights, classes)
+    model, count = _filled(lambda count: ARCHITECTURES[name](classes=count or 10), weights, classes)
     half = name == "resnext29" or name.startswith("wrn")
     usual = HALF if half else CIFAR100 if count == 100 else CIFAR10
     own: Normalisation = getattr(model, "normalisation", usual)
-    return NamedModel(model, name, str(weights), _on_card(card) or own, 32)
-
-
-def _on_card(card: dict[str, str]) -> Normalisation | None:
-    """Return the normalisation that a file of weights names."""
-    if not {"mean", "std"} <= set(card):
-        return None
-    return Normalisation(numbers(card["mean"]), numbers(card["std"]), "the file's card")  # type: ignore[arg-type]
+    return NamedModel(model, name, str(weights), own, 32)
 
 
 def _filled(
     make: Callable[[int | None], nn.Module], weights: str | Path, classes: int | None
-) -> tuple[nn.Module, int | None, dict[str, str]]:
-    """Return a model with the weights of a file, how many classes it has, and the file's card."""
+) -> tuple[nn.Module, int | None]:
+    """Return a model with the weights of a file, and how many classes it has."""
     model = make(classes)
     if weights == "random":
-        return model, classes, {}
+        return model, classes
     read, card = read_weights(weights)
     found = outputs_in(read, model) if classes is None else classes
     if found is not None and found != outputs_in(model.state_dict(), model):
         model = make(found)
     fill(model, read, weights)
-    return model, found, card
+    mark(model, card, weights)
+    return model, found
 
 
 def _imported(library: str) -> Any:
@@ -179,14 +174,13 @@ def _torchvision(name: str, weights: str | Path | None, classes: int | None) -> 
     named = weights if isinstance(weights, str) and weights in choices.__members__ else None
     published = choices[named] if named else choices.DEFAULT
     weights = None if named else weights
-    card: dict[str, str] = {}
     if weights is None:
         model = zoo.get_model(name, weights=published, **_shape(classes))
     else:
-        model, _, card = _filled(lambda count: zoo.get_model(name, weights=None, **_shape(count)), weights, classes)
+        model, _ = _filled(lambda count: zoo.get_model(name, weights=None, **_shape(count)), weights, classes)
     transforms = published.transforms()
     scale = Normalisation(tuple(transforms.mean), tuple(transforms.std), f"torchvision's {published}")
-    return NamedModel(model, name, str(weights or published), _on_card(card) or scale, transforms.crop_size[0])
+    return NamedModel(model, name, str(weights or published), scale, transforms.crop_size[0])
 
 
 def _shape(classes: int | None) -> dict[str, Any]:
@@ -201,7 +195,7 @@ def _timm(name: str, weights: str | Path | None, classes: int | None) -> NamedMo
     if weights is None:
         model = timm.create_model(name, pretrained=True, **_shape(classes))
     else:
-        model, _, _ = _filled(lambda count: timm.create_model(name, **_shape(count)), weights, classes)
+        model, _ = _filled(lambda count: timm.create_model(name, **_shape(count)), weights, classes)
     size = model.pretrained_cfg.get("input_size", (3, 224, 224))[-1]
     return NamedModel(model, name, str(weights or "timm's"), normalisation_of(model), size)
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import DataError, ModelError, install
+from ..normalisation import Normalisation
 
 NESTS = ("state_dict", "model_state_dict", "model", "net", "ema", "params")
 """Under which key checkpoints hide the weights."""
@@ -29,7 +30,7 @@ def read_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
         if place.suffix == ".safetensors":
             return _read_safetensors(place)
-        _check_archive(place)
+        check_archive(place)
         return _unwrapped(torch.load(place, map_location="cpu", weights_only=True)), {}
     except ImportError as error:
         raise ImportError(f"Weights in safetensors need the package safetensors: {install('cli')}.") from error
@@ -50,7 +51,7 @@ def _read_safetensors(place: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118 - no dict
 
 
-def _check_archive(place: Path) -> None:
+def check_archive(place: Path) -> None:
     """Compare the tensors of a torch checkpoint with the checksums beside them, which torch.load does not look at."""
     if zipfile.is_zipfile(place):
         with zipfile.ZipFile(place) as archive:
@@ -92,29 +93,43 @@ def fits(model: nn.Module, weights: Mapping[str, Tensor]) -> bool:
 def load_weights(model: nn.Module, path: str | Path) -> dict[str, str]:
     """Load weights into a model, all of them or an error; return the file's card.
 
-    Prefixes of wrappers are taken off, and normalisation buffers the model does not have are left out.
+    Prefixes of wrappers are taken off, and normalisation buffers the model does not have are left out. What the card
+    says of the classes and the normalisation travels with the model.
     """
     weights, card = read_weights(path)
     fill(model, weights, path)
+    mark(model, card, path)
     return card
 
 
-def fill(model: nn.Module, weights: Mapping[str, Tensor], path: str | Path) -> None:
-    """Put weights that were read from `path` into a model, all of them or an error."""
+def mark(model: nn.Module, card: Mapping[str, str], path: str | Path) -> None:
+    """Let what a card says of the classes and the normalisation travel with the model."""
+    marked: Any = model
+    if (names := card_classes(card)) is not None:
+        marked.class_names = names
+    if (scale := card_normalisation(card, path)) is not None:
+        marked.card_normalisation = scale
+
+
+def fill(model: nn.Module, weights: Mapping[str, Tensor], source: str | Path, new_head: bool = False) -> list[str]:
+    """Load weights into a model, all of them or an error; `source` names them in it.
+
+    With `new_head` one layer, the last, may have another number of outputs: it stays as it is, and the names of its
+    weights are returned.
+    """
     own = model.state_dict()
     weights = _stripped(weights, own)
     counters = {key for key in own if key.endswith("num_batches_tracked")}  # old checkpoints lack them
     missing, unknown = sorted(set(own) - set(weights) - counters), sorted(set(weights) - set(own))
-    shapes = [
-        f"{k} {tuple(weights[k].shape)} for {tuple(own[k].shape)}"
-        for k in own
-        if k in weights and weights[k].shape != own[k].shape
-    ]
+    other = [key for key in own if key in weights and weights[key].shape != own[key].shape]
+    head = other if new_head and _is_head(own, weights, other) else []
+    shapes = [f"{k} {tuple(weights[k].shape)} for {tuple(own[k].shape)}" for k in other if k not in head]
     if missing or unknown or shapes:
         parts = [("missing", missing), ("unknown", unknown), ("of another shape", shapes)]
         wrong = "; ".join(f"{len(names)} {what}, such as {names[0]}" for what, names in parts if names)
-        raise ModelError(f"The weights in {path} do not fit {type(model).__name__}: {wrong}.")
-    model.load_state_dict({**{key: own[key] for key in counters}, **weights})
+        raise ModelError(f"The weights in {source} do not fit {type(model).__name__}: {wrong}.")
+    model.load_state_dict({**{key: own[key] for key in counters}, **weights, **{key: own[key] for key in head}})
+    return head
 
 
 def _stripped(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -123,6 +138,46 @@ def _stripped(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[
         if weights and not set(weights) & set(own) and all(k.startswith(prefix) or k in SCALES for k in weights):
             weights = {key.removeprefix(prefix): value for key, value in weights.items()}
     return {key: value for key, value in weights.items() if key in own or key not in SCALES}
+
+
+def _is_head(own: Mapping[str, Tensor], weights: Mapping[str, Tensor], other: list[str]) -> bool:
+    """Whether these are the weights of one layer, and differ in the number of its outputs alone."""
+    layers = {key.rpartition(".")[0] for key in other}
+    return len(layers) == 1 and all(own[key].shape[1:] == weights[key].shape[1:] for key in other)
+
+
+def weights_file(model: nn.Module, card: Mapping[str, str]) -> bytes:
+    """Return a .safetensors file of a model and its card; the same model and card give the same bytes."""
+    try:
+        from safetensors.torch import save
+    except ImportError as error:
+        raise ImportError(f"Weights in safetensors need the package safetensors: {install('cli')}.") from error
+    content = save({key: value.detach().cpu().clone().contiguous() for key, value in model.state_dict().items()})
+    length = int.from_bytes(content[:8], "little")
+    # safetensors writes a card in another order each time, so it is put in here
+    head = {"__metadata__": dict(card), **json.loads(content[8 : 8 + length])}
+    text = json.dumps(head, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight
+    return len(text).to_bytes(8, "little") + text + content[8 + length :]
+
+
+def card_classes(card: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return the names of the classes, in the order of the outputs; None where a card does not say."""
+    try:
+        names = json.loads(card.get("classes", "null"))
+    except ValueError:
+        return None
+    return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
+
+
+def card_normalisation(card: Mapping[str, str], source: str | Path) -> Normalisation | None:
+    """Return how the inputs were normalised in training; None where a card does not say."""
+    if not {"mean", "std"} <= set(card):
+        return None
+    try:
+        return Normalisation(numbers(card["mean"]), numbers(card["std"]), "the file's card")  # type: ignore[arg-type]
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{source}: expected three numbers as mean and as std in its card ({error}).") from None
 
 
 def numbers(text: str) -> tuple[float, ...]:

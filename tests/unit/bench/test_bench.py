@@ -9,7 +9,7 @@ import torch
 
 import delta_tta
 from delta_tta import bench, data, models
-from delta_tta.errors import InputError
+from delta_tta.errors import InputError, ModelError
 from delta_tta.streams import continual, stream
 from nets import conv_net
 
@@ -100,6 +100,30 @@ def test_a_model_of_exactly_the_datas_classes_is_taken_as_it_is(images):
     images.outputs = (11, 3, 0, 7, 2)
     with pytest.raises(delta_tta.ModelError, match="needs output 11 of an ImageNet model, but tiny has 8 outputs"):
         bench.evaluate(named(conv_net(classes=8)), "source", images, order)
+
+
+def test_data_whose_classes_the_model_names_otherwise_are_refused(images):
+    net = conv_net(classes=5)
+    order = stream(images.labels, "IS+CB")
+    net.class_names = images.classes
+    bench.evaluate(named(net), "source", images, order)
+    first, second, *others = images.classes
+    for names, words in (
+        ((second, first, *others), f"class 0 is {second!r} to the model and {first!r} in the data"),
+        ((*images.classes, "more"), "class 5 is 'more' to the model and nothing in the data"),
+        (images.classes[:4], f"class 4 is nothing to the model and {images.classes[4]!r} in the data"),
+    ):
+        net.class_names = names
+        with pytest.raises(ModelError, match=words):
+            bench.evaluate(named(net), "source", images, order)
+    images.classes = tuple("01234")  # numbers are no names
+    for count in (5, 7):  # the last classes may not occur
+        net = conv_net(classes=count)
+        net.class_names = tuple("abcdefg"[:count])
+        bench.evaluate(named(net), "source", images, order)
+    net.class_names = tuple("abc")
+    with pytest.raises(ModelError, match="may be their numbers, 0 to 2"):
+        bench.evaluate(named(net), "source", images, order)
 
 
 def test_eata_sees_source_images_in_random_order(images):
