@@ -120,6 +120,7 @@ def typed(line):
         ("delta-tta reproduce --on ima", ["imagenet-c", "imagenet-r"], True),
         ("delta-tta run --set alph", ["alpha="], False),
         ("delta-tta compare tent --model torch", ["torchvision:"], True),
+        ("delta-tta train images --weights r", ["random", "resnet20-cifar10", "resnet20-cifar100"], True),
         ("delta-tta --quiet run --engine r", ["ray"], True),
     ],
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from . import comparing, corrupting, listing, reproducing, running, tuning
+from . import comparing, corrupting, listing, reproducing, running, train, tuning
 from .program import Command, Program, program
 
 COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "reproduce": (reproducing.reproduce, reproducing.REPRODUCE_EXAMPLES),
     "report": (reproducing.report, reproducing.REPORT_EXAMPLES),
     "tune": (tuning.tune, tuning.EXAMPLES),
+    "train": (train.train, train.EXAMPLES),
     "corrupt": (corrupting.corrupt, corrupting.EXAMPLES),
     "methods": (listing.methods, listing.EXAMPLES),
 }

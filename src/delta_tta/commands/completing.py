@@ -10,7 +10,7 @@ from .. import recipe
 from ..bench.experiment import CLEAN, GROUPS, SCENARIOS, Kind
 from ..corruptions.constants import TYPES, VALIDATION
 from ..errors import MethodError
-from ..models.load import known_models
+from ..models.load import EMBEDDED, known_models
 from ..reproduce import EXHIBITS, GROUNDS
 from ..settings import PRESETS, Settings
 
@@ -82,3 +82,4 @@ def among(names: Iterable[str]) -> Callable[[], list[str]]:
 
 ground, preset, data = (among(names) for names in (GROUNDS, ["auto", *PRESETS], get_args(Kind)))
 model = among(name.partition("…")[0] for name in known_models() if ".py:" not in name)
+first_weights = among(["random", "published", *EMBEDDED])
