@@ -10,6 +10,7 @@ import pytest
 
 from delta_tta.bench.experiment import Place
 from delta_tta.corruptions.constants import TYPES
+from laboratory import result
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
@@ -29,6 +30,11 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
             ["--corruptions", "saturate", "--methods", "tema", "--images", "80", "--batch-size", "20", "--frames", "1"],
             "| 1 of 1 | 0 |",
         ),
+        (
+            "proving_ground.py",
+            ["bn", "--quick", "--samples", "24", "--networks", "ResNet-20, CIFAR-10", "--workers", "0"],
+            "| ResNet-20, CIFAR-10 | 18 |",
+        ),
     ],
 )
 def test_a_benchmark_prints_its_table(name, arguments, words, tmp_path):
@@ -43,6 +49,35 @@ def test_a_benchmark_prints_its_table(name, arguments, words, tmp_path):
     assert done.returncode in (0, 1), done.stderr  # 1: a bar is missed, as it may be on a busy machine
     assert "Traceback" not in done.stderr, done.stderr
     assert words in done.stdout
+
+
+def test_the_proving_ground_compares_cell_by_cell(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(FOLDER)
+    import proving_ground
+    from development import networks
+
+    found, missing = networks(tmp_path)
+    assert [network.name for network in found] == ["ResNet-20, CIFAR-10"]
+    assert len(missing) == 6
+    assert all(why.endswith("is missing.") for why in missing)
+    asked = list(proving_ground.cases(found, proving_ground.SCALES["standard"], TYPES))
+    assert {case.batch_size for case in asked} == {1, 16, 64, 200}
+    assert {case.stream.seed for case in asked} == {2020, 2021}
+    assert {case.corruption for case in asked} == {*TYPES[:4], "none"}
+    assert {case.cell("tent@ours").spelled_out.guard for case in asked} == {"on"}
+    assert {case.cell("tent").spelled_out.guard for case in asked} == {"off"}
+
+    def made_up(cell):
+        clean = cell.corruptions == ("none",)
+        return result({"source": 0.5, "bn": 0.4 if clean else 0.6}[cell.method])
+
+    gains = proving_ground.gains(asked, "bn", "source", made_up)
+    lines = {text.split("|")[1].strip(): text for text in proving_ground.table("bn", "Source", gains) if "|" in text}
+    assert "| +10.0 ± nan | 0 % | +10.0" in lines["B = 1"]
+    share = sum(case.corruption == "none" for case in asked) / len(asked)
+    assert f"| {100 * share:.0f} % | -10.0 (ResNet-20, CIFAR-10, clean, " in lines["all"]
+    proving_ground.draw(proving_ground.picture({"bn": gains}), tmp_path / "one.png")
+    assert (tmp_path / "one.png").stat().st_size > 10_000
 
 
 def test_the_map_of_degradation(monkeypatch, tmp_path):

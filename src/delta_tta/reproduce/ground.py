@@ -29,7 +29,8 @@ KINDS: Mapping[str, Kind] = {
 WEIGHTS = {
     "cifar100-c": "RobustBench (https://robustbench.github.io) publishes AugMix's as Hendrycks2020AugMix_ResNeXt, for "
     "CIFAR-100 under corruptions; `--on cifar100` has weights of its own.",
-    "ytbb-sub": "Give a ResNet-18 of torchvision's, trained on its 21 classes, as .safetensors or a torch checkpoint.",
+    "ytbb-sub": "Give a ResNet-18 of torchvision's, trained on its 21 classes, as .safetensors or a torch checkpoint; "
+    "`delta-tta train` makes one.",
 }
 """Where those come from that none come with."""
 
