@@ -4,7 +4,7 @@ BIN := .venv/bin
 LIGHT := .venv/.light
 READY := .venv/.ready
 
-.PHONY: help setup demo test examples lint format docs bench soak campaign audit train clean
+.PHONY: help setup demo test examples lint format docs bench prove soak campaign audit train clean
 
 help:            ## show what can be made
 	@grep -E '^[a-z]+: .*##|^[a-z]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -52,6 +52,11 @@ bench: setup     ## time ratios and memory against the bars (about 12 minutes)
 examples: setup  ## install what the examples need (transformers, datasets, lightning, nbclient) and test them all
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[examples]'
 	$(BIN)/python -m pytest -n 2 tests/e2e/test_examples.py
+
+DEVELOPMENT ?= development
+prove: setup     ## methods over all development networks, 15 minutes; DEVELOPMENT=FOLDER has their weights and images
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[development]'
+	$(BIN)/python benchmarks/proving_ground.py --quick --development $(DEVELOPMENT)
 
 soak: setup      ## 100,000 small batches, twice: memory, decay, the same bits (about 9 minutes)
 	$(BIN)/python benchmarks/soak.py --twice
