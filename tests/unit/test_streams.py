@@ -120,7 +120,8 @@ def test_any_spec_parses_back(rho, pi, seed, pieces):
         (LABELS.reshape(2, -1), "IS+CB", {}, "shape (2, 50)"),
         (LABELS - 1, "IS+CB", {}, "count from 0"),
         (LABELS[LABELS != 2], "DS+CB", {"rho": 1.0}, "none of [2]"),
-        (LABELS[LABELS != 2], "IS+CI", {"pi": 0.5}, "none of [2]"),
+        (LABELS[LABELS != 2], "IS+CI", {"pi": 0.5}, "none of [2]. Number"),
+        ([0, 0, 3, 4_000_000_000], "DS+CB", {"rho": 1.0}, "none of [1, 2, 4, 5, 6] and others."),
     ],
 )
 def test_refusals(labels, scenario, parameters, teaches):

@@ -13,7 +13,7 @@ from ..corruptions.constants import TYPES, VALIDATION
 from ..errors import DataError, SettingError, nearest
 from .folders import folder
 from .pickles import read_pickle
-from .sets import ArraySet, ImageSet
+from .sets import MOST_CLASSES, ArraySet, ImageSet
 from .sources import how_to_get
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -62,6 +62,12 @@ def _npz(path: Path) -> ArraySet:
     labels = arrays["labels"]
     if labels.ndim != 1 or not len(labels) or not np.issubdtype(labels.dtype, np.integer):
         raise DataError(f"Expected integer labels (N,) in {path}, but got {labels.dtype} {labels.shape}.")
+    wrong = np.flatnonzero((labels < 0) | (labels >= MOST_CLASSES))
+    if len(wrong):
+        raise DataError(
+            f"{path}: expected labels from 0 to {MOST_CLASSES - 1:,}, but that of image {wrong[0]} is "
+            f"{labels[wrong[0]]}."
+        )
     count = int(labels.max()) + 1
     named = [arrays[key] for key in ("classes", "names") if arrays.get(key, labels[:0]).shape == (count,)]
     classes = [str(name) for name in named[0]] if named else _names(count)
@@ -74,14 +80,22 @@ def _pickled(place: Path, files: list[str]) -> ArraySet:
         content = read_pickle(place / file)
         numbers = content.get("labels", content.get("fine_labels"))
         pixels = content.get("data")
-        if not isinstance(pixels, np.ndarray) or numbers is None or pixels.shape != (len(numbers), 3072):
+        if not isinstance(pixels, np.ndarray) or not _integers(numbers) or pixels.shape != (len(numbers), 3072):
             raise DataError(
-                f"Expected `data` (N, 3072) and as many labels in {place / file}; it is damaged, get it again."
+                f"Expected `data` (N, 3072) and as many integer labels in {place / file}; it is damaged, get it again."
             )
         images.append(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
         labels.append(np.asarray(numbers, dtype=np.int64))
     count = 10 if "batch" in files[0] else 100
     return ArraySet(_title(count), np.concatenate(images), np.concatenate(labels), _pickled_names(place, count))
+
+
+def _integers(values: Any) -> bool:
+    try:
+        array = np.asarray(values)
+    except ValueError:  # lists of unlike lengths
+        return False
+    return array.ndim == 1 and np.issubdtype(array.dtype, np.integer)
 
 
 def _pickled_names(place: Path, count: int) -> tuple[str, ...]:

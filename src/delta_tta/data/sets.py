@@ -21,6 +21,8 @@ Labels = npt.NDArray[np.int64]
 
 READABLE = 10**9
 """Bytes of image files that a fingerprint reads; beyond, it takes their names and sizes."""
+MOST_CLASSES = 100_000
+"""ImageNet-21k has 21,841. A larger label is a mistake, such as an identifier; the names of so many fill the memory."""
 
 
 class ImageSet(Dataset[tuple[Tensor, int]]):
@@ -37,7 +39,10 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         self, name: str, labels: npt.ArrayLike, classes: Sequence[str], outputs: Sequence[int] | None = None
     ) -> None:
         self.name = name
-        self.labels: Labels = np.asarray(labels, dtype=np.int64)
+        given = np.asarray(labels)
+        if given.size and given.dtype.kind not in "iub":
+            raise DataError(f"{name}: expected integers as labels, but got {given.dtype}.")
+        self.labels: Labels = given.astype(np.int64)
         self.classes = tuple(classes)
         self.outputs = tuple(outputs) if outputs is not None else None
         if not len(self.labels):

@@ -158,3 +158,21 @@ def test_cifar_c_says_what_is_missing_or_damaged_and_how_to_get_it(official):
     np.save(root / "labels.npy", LABELS)
     with pytest.raises(DataError, match="expected 100 labels, but got 20"):
         data.cifar_c(root, "fog")
+
+
+@pytest.mark.parametrize(("label", "told"), [(4_000_000_000, "4000000000"), (-1, "-1")])
+def test_a_label_that_no_class_can_have_is_refused_before_memory_is_full(tmp_path, label, told):
+    np.savez(tmp_path / "test.npz", images=IMAGES, labels=np.array([*LABELS[:-1], label]))
+    with pytest.raises(DataError, match=f"expected labels from 0 to 99,999, but that of image 19 is {told}"):
+        data.cifar(tmp_path)
+
+
+@pytest.mark.parametrize("label", [3.5, "cat", [1, 2]])
+def test_labels_that_are_no_integers_are_refused(tmp_path, label):
+    rows = IMAGES.reshape(20, 3072)
+    (tmp_path / "test_batch").write_bytes(pickle.dumps({"data": rows, "labels": [*LABELS[:-1].tolist(), label]}))
+    (tmp_path / "batches.meta").write_bytes(pickle.dumps({}))
+    with pytest.raises(DataError, match="as many integer labels in"):
+        data.cifar(tmp_path)
+    with pytest.raises(DataError, match="expected integers as labels, but got float64"):
+        data.ArraySet("x", IMAGES[:2], [0, 0.5], "ab")
