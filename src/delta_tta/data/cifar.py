@@ -80,7 +80,7 @@ def _pickled(place: Path, files: list[str]) -> ArraySet:
         content = read_pickle(place / file)
         numbers = content.get("labels", content.get("fine_labels"))
         pixels = content.get("data")
-        if not isinstance(pixels, np.ndarray) or not _integers(numbers) or pixels.shape != (len(numbers), 3072):
+        if not isinstance(pixels, np.ndarray) or pixels.shape != (_count(numbers), 3072):
             raise DataError(
                 f"Expected `data` (N, 3072) and as many integer labels in {place / file}; it is damaged, get it again."
             )
@@ -90,12 +90,13 @@ def _pickled(place: Path, files: list[str]) -> ArraySet:
     return ArraySet(_title(count), np.concatenate(images), np.concatenate(labels), _pickled_names(place, count))
 
 
-def _integers(values: Any) -> bool:
+def _count(values: Any) -> int | None:
+    """Return how many integers there are; None if they are something else."""
     try:
         array = np.asarray(values)
     except ValueError:  # lists of unlike lengths
-        return False
-    return array.ndim == 1 and np.issubdtype(array.dtype, np.integer)
+        return None
+    return len(array) if array.ndim == 1 and np.issubdtype(array.dtype, np.integer) else None
 
 
 def _pickled_names(place: Path, count: int) -> tuple[str, ...]:

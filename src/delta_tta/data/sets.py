@@ -179,14 +179,28 @@ def read_image(path: Path, size: int | None, resize: int = 0) -> Images:
         raise ImportError(f"Image files need Pillow: {install('data')}.") from error
     try:
         with Image.open(path) as file:
-            picture = file.convert("RGB")
+            deep = file.mode == "F" or file.mode.startswith("I")
+            picture = file.copy() if deep else file.convert("RGB")
     except FileNotFoundError:
         raise DataError(f"Expected an image at {path}, but there is none.") from None
     except Exception as error:  # Pillow raises many kinds
         raise DataError(f"{path} is not a readable image ({error}); get it again.") from None
+    if deep:
+        picture = Image.fromarray(_eight_bits(np.asarray(picture), path)).convert("RGB")
     if size is not None and picture.size != (size, size):
         scale = resize / min(picture.size)
         width, height = (max(round(side * scale), size) for side in picture.size)
         left, top = (width - size) // 2, (height - size) // 2
         picture = picture.resize((width, height), Image.Resampling.BILINEAR).crop((left, top, left + size, top + size))
     return np.asarray(picture)
+
+
+def _eight_bits(grey: npt.NDArray[Any], path: Path) -> Images:
+    """Return grey values of 16 bits, or floats from 0 to 1, as 0 to 255; Pillow would cut off what is above 255."""
+    top = 65535 if np.issubdtype(grey.dtype, np.integer) else 1
+    if not (grey.min() >= 0 and grey.max() <= top):  # also where there is a NaN
+        raise DataError(
+            f"{path}: expected grey values from 0 to {top} ({grey.dtype}), but they go from {grey.min():g} to "
+            f"{grey.max():g}; save it with 8 bits a channel."
+        )
+    return np.rint(grey * (255 / top)).astype(np.uint8)
