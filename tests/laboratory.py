@@ -123,7 +123,14 @@ def result(accuracy: float = 0.5, seed: int = 0, **changes) -> Result:
         "prediction_range": 9,
         "domains": {},
         "seconds": 1.5,
-        "about": {"data": "π and other letters", "settings": {"lr": 1e-3}},
+        "about": {
+            "data": "π and other letters",
+            "settings": {"lr": 1e-3},
+            "model": "a network",
+            "weights": "its own",
+            "normalisation": "none",
+            "versions": {"torch": "2"},
+        },
         "trace": trace,
     }
     return Result(**{**values, **changes})
@@ -150,7 +157,7 @@ def keys(cells: list[Cell], cache: Path) -> list[str]:
 
 def python(script: str, *arguments: object) -> subprocess.Popen:
     """Start a script in a process, and a group of processes, of its own; it can be spoken to."""
-    tests = str(Path(__file__).parent)
+    tests, path = str(Path(__file__).parent), os.environ.get("PYTHONPATH")
     return subprocess.Popen(
         [sys.executable, "-c", script, *map(str, arguments)],
         stdin=subprocess.PIPE,
@@ -158,7 +165,7 @@ def python(script: str, *arguments: object) -> subprocess.Popen:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": tests},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([tests, *filter(None, [path])])},
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import socket
 import sqlite3
@@ -14,9 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
 from ..errors import DataError
+from . import rows
 from .evaluate import Result
 from .experiment import Cell
 from .trace import Trace
@@ -39,24 +37,38 @@ CREATE TABLE claims (key TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT N
 
 
 class Store:
-    """An open store; a context manager. A file that is something else, or damaged, is refused and left alone."""
+    """An open store; a context manager. A file that is something else, or damaged, is refused and left alone.
+
+    Args:
+        path: the file.
+        create: make it where it is missing. Otherwise it must be there, and may be one that cannot be written.
+    """
 
     def __init__(self, path: str | Path, create: bool = True) -> None:
         self.path = Path(path)
         if not create and not self.path.exists():
             raise DataError(f"Expected a store of results at {path}, but there is none; `delta-tta run` makes one.")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if create:
+            _make_folder(self.path)
         _refuse_foreign(self.path)
+        read_only = _unwritable(self.path)
+        if read_only is not None and create:
+            raise OSError(f"{read_only} may not be written; a store of results must be. Choose another with --store.")
         with contextlib.ExitStack() as failed, _spoken(self.path):
-            self._base = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+            self._base = sqlite3.connect(
+                self.path if read_only is None else _to_read(self.path),
+                timeout=PATIENCE,
+                isolation_level=None,
+                uri=read_only is not None,
+            )
             failed.callback(self._base.close)
-            self._open()
+            self._open(read_only is None)
             failed.pop_all()
 
-    def _open(self) -> None:
+    def _open(self, writable: bool) -> None:
         tables = self._one("SELECT count(*) FROM sqlite_master")  # also fails on what is no database
         if self._one("PRAGMA application_id") != APPLICATION:
-            if tables:
+            if tables or not writable:
                 raise DataError(f"{self.path} is a database of something else; it was left as it is.")
             with self._transaction():
                 if self._one("PRAGMA application_id") != APPLICATION:  # another run may have been quicker
@@ -64,7 +76,8 @@ class Store:
                         self._base.execute(statement)
                     self._base.execute(f"PRAGMA user_version = {SCHEMA}")
                     self._base.execute(f"PRAGMA application_id = {APPLICATION}")
-        self._share()
+        if writable:
+            self._share()
         version = self._one("PRAGMA user_version")
         if version != SCHEMA:
             raise DataError(f"{self.path} has schema {version}, but this version of delta-tta reads {SCHEMA}.")
@@ -126,7 +139,7 @@ class Store:
 
     def record(self, key: str, cell: Cell, result: Result) -> None:
         """Keep a result: all of it or nothing, and the first one if there are two."""
-        said, done, trace = _json(cell.as_dict()), _json(result.as_dict()), result.trace.packed()
+        (said, done), trace = rows.written(cell, result), result.trace.packed()
         row = (key, said, done, time.time(), _digest(key, said, done))
         with self._transaction():
             if self._base.execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?, ?)", row).rowcount:
@@ -137,15 +150,18 @@ class Store:
         """Yield (key, cell, result) of these cells, or of all in the order they were finished; traces come empty."""
         wanted = None if keys is None else set(keys)
         try:
-            rows = self._base.execute("SELECT key, cell, result, digest FROM cells ORDER BY finished, key").fetchall()
+            found = self._base.execute("SELECT key, cell, result, digest FROM cells ORDER BY finished, key").fetchall()
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise DataError(f"{self.path} is damaged: {error}.") from None
-        for key, cell, result, digest in rows:
+        for key, cell, result, digest in found:
             if _digest(key, cell, result) != digest:
                 raise DataError(f"{self.path} is damaged: the result of cell {key} is not what was written.")
             if wanted is None or key in wanted:
-                nothing = Trace(np.zeros(0, np.int32), np.zeros(0, np.int32))
-                yield key, Cell.from_dict(json.loads(cell)), Result(**json.loads(result), trace=nothing)
+                try:
+                    one = rows.read(cell, result)
+                except DataError as error:
+                    raise DataError(f"{self.path}: the row of cell {key} cannot be read: {error}.") from None
+                yield key, *one
 
     def trace(self, key: str) -> Trace:
         """Return what happened along the stream of a cell."""
@@ -154,7 +170,10 @@ class Store:
             raise DataError(f"{self.path} has no trace of cell {key}.")
         if _digest(key, row[0]) != row[1]:
             raise DataError(f"{self.path} is damaged: the trace of cell {key} is not what was written.")
-        return Trace.unpacked(row[0])
+        try:
+            return Trace.unpacked(row[0])
+        except DataError as error:
+            raise DataError(f"{self.path}, cell {key}: {error}") from None
 
     def _one(self, query: str) -> Any:
         return self._base.execute(query).fetchone()[0]
@@ -183,6 +202,26 @@ def _spoken(path: Path) -> Iterator[None]:
         raise DataError(f"{path} is damaged or no store of results ({error}); it was left as it is.") from None
 
 
+def _make_folder(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"The folder {path.parent} for the store of results cannot be made: {error.strerror}.") from None
+
+
+def _unwritable(path: Path) -> Path | None:
+    """Return what may not be written: the file, or the folder, in which SQLite writes beside it; None if both may."""
+    return next((place for place in (path, path.parent) if place.exists() and not os.access(place, os.W_OK)), None)
+
+
+def _to_read(path: Path) -> str:
+    """Return the address by which SQLite only reads; without a log beside the file nobody is writing it now."""
+    log, index = (path.with_name(f"{path.name}-{end}") for end in ("wal", "shm"))
+    if log.exists() and not index.exists():
+        raise OSError(f"{path} may not be written, and its last results are still in {log}; copy both, and read those.")
+    return f"{path.resolve().as_uri()}?{'mode=ro' if log.exists() else 'immutable=1'}"
+
+
 def _refuse_foreign(path: Path) -> None:
     """Look at the head of the file before SQLite does, which would tidy up what it opens."""
     if path.is_dir():
@@ -201,10 +240,6 @@ def _digest(*parts: str | bytes) -> str:
         data = part.encode() if isinstance(part, str) else part
         whole.update(len(data).to_bytes(8, "little") + data)
     return whole.hexdigest()[:16]
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _me() -> tuple[str, int, int]:

@@ -13,12 +13,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from ..data.sets import MOST_CLASSES
 from ..errors import DataError
 from ..norms.layers import AdaptiveNorm
 from ..norms.statistics import batch_moments
 
 CHANNELS = 8
 """Of one layer, whose statistics are watched."""
+
+DAMAGE = OSError, ValueError, EOFError, KeyError, TypeError, NotImplementedError, zipfile.BadZipFile, zlib.error
+"""What reading a damaged .npz can raise."""
 
 Array = npt.NDArray[np.generic]
 
@@ -50,9 +54,17 @@ class Trace:
             with np.load(io.BytesIO(data), allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             batches = {name.removeprefix("batch "): arrays[name] for name in arrays if name.startswith("batch ")}
-            return cls(arrays["predicted"], arrays["labels"], batches)
-        except (OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+            found = cls(arrays["predicted"], arrays["labels"], batches)
+        except DAMAGE as error:
             raise DataError(f"A trace is damaged: {error}.") from None
+        if not (_classes(found.predicted) and _classes(found.labels) and len(found.predicted) == len(found.labels)):
+            raise DataError("A trace is damaged: expected one class predicted and one true for each sample.")
+        return found
+
+
+def _classes(values: npt.NDArray[np.int32]) -> bool:
+    plain = values.dtype == np.int32 and values.ndim == 1
+    return plain and bool(((values >= 0) & (values < MOST_CLASSES)).all())
 
 
 class Statistics:

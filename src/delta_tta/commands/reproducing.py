@@ -166,7 +166,7 @@ def _show(made: Sequence[Exhibit], as_json: bool, place: Ground, folder: Path) -
 def _list(chosen: Sequence[str], place: Ground, lab: Lab, store: Path, as_json: bool) -> None:
     there: set[str] = set()
     if store.exists():
-        with Store(store) as opened:
+        with Store(store, create=False) as opened:
             there = {key for key, _, _ in opened.results()}
     rate = _rate(place, lab) * cores()
     minutes: dict[str, float] = {}  # of every cell that is to be run; exhibits share cells

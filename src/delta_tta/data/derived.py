@@ -123,8 +123,15 @@ def on_disk(data: ImageSet, folder: Path) -> ArraySet:
     """
     path = folder / f"{data.fingerprint()}.npy"
     if not path.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
         part = folder / f".{path.name}.{uuid.uuid4().hex}.part"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            part.touch()
+        except OSError as error:
+            raise OSError(
+                f"Images cannot be kept in {folder} ({error.strerror}); choose another folder with --cache or "
+                "$DELTA_TTA_CACHE."
+            ) from None
         try:
             shape = (len(data), *data.take([0]).shape[1:])
             with part.open("wb") as file:  # not through a memory map: there a full disk is the end of the process
