@@ -98,6 +98,8 @@ def make_set(
     sides = (data.size, data.resize) if isinstance(data, FileSet) else None
     plan = Plan(layout, data.name, _digest(data), len(data), tuple(corruptions), tuple(severities), kinds, seed, sides)
     place = Path(out)
+    if isinstance(data, FileSet):
+        _refuse_nested(data, place)
     place.mkdir(parents=True, exist_ok=True)
     _claim(place, plan)
     jobs = _cifar_jobs(data, place, plan) if isinstance(data, ArraySet) else _imagenet_jobs(data, place, plan)
@@ -120,11 +122,32 @@ def make_set(
     return plan
 
 
-def _digest(data: ImageSet) -> str:
-    """Return what tells one source from another: the pixels of an array, the names of files."""
-    names = "\n".join(map(str, data.paths)).encode() if isinstance(data, FileSet) else b""
-    pixels = data.images if isinstance(data, ArraySet) else np.zeros(0, np.uint8)
-    return hashlib.sha256(names + np.ascontiguousarray(pixels).tobytes()).hexdigest()[:16]
+def _digest(data: ArraySet | FileSet) -> str:
+    """Return what tells one source from another: the pixels of an array, the names and sizes of files.
+
+    Names begin at the folder of the classes: that it was called by another path, or moved, changes nothing.
+    """
+    if isinstance(data, ArraySet):
+        return hashlib.sha256(np.ascontiguousarray(data.images).tobytes()).hexdigest()[:16]
+    root = data.root or os.path.commonpath([os.path.abspath(path.parent) for path in data.paths])
+    files = [f"{os.path.relpath(path, root)} {_size(path)}" for path in data.paths]
+    return hashlib.sha256("\n".join(files).encode()).hexdigest()[:16]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        raise DataError(f"Expected an image at {path}, but there is none.") from None
+
+
+def _refuse_nested(data: FileSet, place: Path) -> None:
+    """Refuse to write where the next run would read, and the other way round."""
+    out = place.resolve()
+    if data.root is not None and out.is_relative_to(data.root.resolve()):
+        raise DataError(f"Expected a folder outside of the clean images in {data.root}, but got {place} to write.")
+    if any(parent.resolve().is_relative_to(out) for parent in {path.parent for path in data.paths}):
+        raise DataError(f"Expected clean images outside of {place}, which is to be written, but they lie in it.")
 
 
 def _sweep(place: Path) -> None:
@@ -149,13 +172,10 @@ def _claim(place: Path, plan: Plan) -> None:
     """Write the card, or check that the one that is there says the same."""
     card, path = plan.card(), place / CARD
     if path.exists():
-        try:
-            there = json.loads(path.read_text())
-        except ValueError:
-            raise DataError(f"{path} is damaged; remove it if the files beside it are not needed.") from None
-        # More corruptions may join later, frost among them; everything else must be the same.
+        there = _read_card(path)
+        # More corruptions may join later, frost among them; the name is for the record; all else must be the same.
         was = {key: there.get(key) for key in card if key in there or key != "frost"}
-        differs = [key for key in was if key != "corruptions" and was[key] != card[key]]
+        differs = [key for key in was if key not in ("corruptions", "source") and was[key] != card[key]]
         if differs:
             words = ", ".join(f"{key} {was[key]!r} (now {card[key]!r})" for key in differs)
             raise DataError(f"{place} holds a set made with {words}. Write to another folder.")
@@ -163,6 +183,17 @@ def _claim(place: Path, plan: Plan) -> None:
     elif any(not PART.fullmatch(file.name) for file in place.iterdir()):
         raise DataError(f"Expected an empty folder, or one this command began, but {place} has other files in it.")
     _atomically(path, lambda part: part.write_text(json.dumps(card, indent=1) + "\n"))
+
+
+def _read_card(path: Path) -> dict[str, Any]:
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+        names = card["corruptions"]
+        if isinstance(card, dict) and isinstance(names, list) and all(isinstance(name, str) for name in names):
+            return card
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise DataError(f"{path} is damaged; remove it if the files beside it are not needed.")
 
 
 Job = tuple[int, Callable[..., None], tuple[Any, ...]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections import Counter
 from collections.abc import Sequence
 from importlib import resources
@@ -34,7 +35,7 @@ def folder(
     `classes` are the names of the sub-folders to read, in the order of the labels; others are left out. Where all of
     them are WordNet names of ImageNet, `outputs` says which outputs of an ImageNet model they are.
     """
-    place = Path(root)
+    place, absolute = Path(root), Path(os.path.abspath(root))
     if not place.is_dir():
         raise DataError(
             f"Expected a folder of images at {place}, one sub-folder a class, but there is none. {how_to_get('folder')}"
@@ -68,7 +69,9 @@ def folder(
         size = height if height == width <= 64 else 224
     known = {wnid: number for number, wnid in enumerate(imagenet_wnids())}
     outputs = [known[label] for label in kept] if all(label in known for label in kept) else None
-    return FileSet(name or place.name, paths, labels, kept, size, resize, outputs)
+    images = FileSet(name or absolute.name, paths, labels, kept, size, resize, outputs)
+    images.root = absolute
+    return images
 
 
 def imagenet_c(root: str | Path, corruption: str, severity: int = 5) -> FileSet:

@@ -137,7 +137,12 @@ class FileSet(ImageSet):
             centre is cut out; images that have the size already are left alone.
         resize: 8/7 of `size` (256 for 224) unless given.
         outputs: see `ImageSet`.
+
+    Attributes:
+        root: the folder that was read, where it was one.
     """
+
+    root: Path | None = None
 
     def __init__(
         self,

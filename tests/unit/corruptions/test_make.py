@@ -134,6 +134,42 @@ def test_another_set_in_the_same_folder_is_refused(tmp_path, clean):
         make_set(clean, tmp_path / "full", ["fog"], workers=1)
 
 
+@pytest.mark.parametrize("card", ["[]", "null", "7", "{}", '{"corruptions": 5}', '{"corruptions": [5]}'])
+def test_a_card_that_is_none_is_called_damaged(tmp_path, clean, card):
+    make_set(clean, tmp_path / "out", ["fog"], workers=1)
+    (tmp_path / "out" / "corruptions.json").write_text(card)
+    with pytest.raises(DataError, match=r"corruptions\.json is damaged; remove it"):
+        make_set(clean, tmp_path / "out", ["fog"], workers=1)
+
+
+def test_the_same_folder_by_another_path_is_the_same(tmp_path, files, monkeypatch):
+    make_set(files, tmp_path / "out", ["fog"], [1], workers=1)
+    before = (tmp_path / "out" / "fog" / "1" / "a" / "0.JPEG").stat().st_mtime_ns
+    (tmp_path / "link").symlink_to(tmp_path / "clean")
+    for here, name in ((".", "clean"), ("clean", "."), ("clean/a", ".."), ("out", "../clean/"), (".", "link")):
+        monkeypatch.chdir(tmp_path / here)
+        again = data.folder(name, size=32)
+        make_set(again, tmp_path / "out", ["fog"], [1], workers=1)
+        assert name == "link" or again.name == "clean"
+    assert (tmp_path / "out" / "fog" / "1" / "a" / "0.JPEG").stat().st_mtime_ns == before
+    other = next((tmp_path / "clean" / "a").iterdir())
+    other.write_bytes(other.read_bytes() + b"more")
+    with pytest.raises(DataError, match="holds a set made with digest"):
+        make_set(data.folder(tmp_path / "clean", size=32), tmp_path / "out", ["fog"], [1], workers=1)
+
+
+def test_the_set_and_the_clean_images_do_not_lie_in_each_other(tmp_path, files, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    for out in ("clean/sub", "clean", tmp_path / "clean" / "a"):
+        with pytest.raises(DataError, match=r"outside of the clean images in .*clean, but got"):
+            make_set(data.folder("clean", size=32), out, ["fog"], [1], workers=1)
+    monkeypatch.chdir(tmp_path / "clean")
+    with pytest.raises(DataError, match=r"Expected clean images outside of \.\., which is to be written"):
+        make_set(data.folder(".", size=32), "..", ["fog"], [1], workers=1)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 @pytest.mark.parametrize("name", ["../out", "/tmp/out", "..", "", "a\\b"])
 def test_a_class_name_cannot_lead_out_of_the_folder(tmp_path, files, name):
     evil = data.FileSet("evil", files.paths[:1], [0], [name])
