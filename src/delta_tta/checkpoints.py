@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import itertools
 import logging
@@ -242,7 +243,10 @@ def _write(state: dict[str, Any], path: Path) -> None:
 
 
 def write_whole(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
-    """Write beside the file, wait for the disk, and only then take the file's name."""
+    """Write beside the file, wait for the disk, and only then take the file's name; links stay, and lead to it."""
+    path = Path(os.path.realpath(path))
+    if path.is_symlink():  # it leads to itself
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         with temporary.open("wb") as file:

@@ -408,3 +408,28 @@ def test_one_file_by_hand(tmp_path, monkeypatch):
         thread.join()
     load_state(resumed, "adapted.pt")
     assert names(tmp_path) == ["adapted.pt", "other.pt", "plain.pt"]
+
+
+def test_a_link_stays_a_link_and_the_file_it_leads_to_is_written(tmp_path):
+    adapter, resumed = adapter_of(), adapter_of()
+    (tmp_path / "states").mkdir()
+    for name, target in (("first.pt", "second.pt"), ("second.pt", "states/real.pt")):
+        (tmp_path / name).symlink_to(target)
+    for x in batches(2):  # at first there is no such file yet
+        adapter(x)
+        save_state(adapter, tmp_path / "first.pt")
+        load_state(resumed, tmp_path / "states" / "real.pt")
+        assert same_state(adapter, resumed)
+    assert (tmp_path / "first.pt").is_symlink()
+    assert (tmp_path / "second.pt").is_symlink()
+    assert names(tmp_path / "states") == ["real.pt"]
+    assert names(tmp_path) == ["first.pt", "second.pt", "states"]
+    whole = (tmp_path / "states" / "real.pt").read_bytes()
+    (tmp_path / "states").rename(tmp_path / "gone")
+    with pytest.raises(FileNotFoundError):
+        save_state(adapter, tmp_path / "first.pt")
+    assert (tmp_path / "gone" / "real.pt").read_bytes() == whole
+    (tmp_path / "loop.pt").symlink_to("loop.pt")
+    with pytest.raises(OSError, match=r"loop\.pt"):
+        save_state(adapter, tmp_path / "loop.pt")
+    assert (tmp_path / "loop.pt").is_symlink()
