@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ class Normalisation:
     def __post_init__(self) -> None:
         for name in ("mean", "std"):
             values = tuple(float(v) for v in getattr(self, name))
-            if len(values) != 3 or (name == "std" and min(values) <= 0):
+            if len(values) != 3 or not all(map(math.isfinite, values)) or (name == "std" and min(values) <= 0):
                 raise InputError(f"Expected three values{' above 0' * (name == 'std')} as `{name}`, but got {values}.")
             object.__setattr__(self, name, values)
 
@@ -82,8 +83,8 @@ def normalisation_of(
         return given
     if own is None:
         raise InputError(
-            f"{type(model).__name__} does not say how its inputs are normalised; give `mean` and `std`, such as "
-            f"mean={IMAGENET.mean}, std={IMAGENET.std} for most ImageNet models."
+            f"{type(model).__name__} does not say how its inputs are normalised; give `mean` and `std` (the "
+            f"command: --mean and --std), such as mean={IMAGENET.mean}, std={IMAGENET.std} for most ImageNet models."
         )
     return own
 

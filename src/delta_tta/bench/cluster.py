@@ -53,7 +53,7 @@ class RayEngine:
             ray.init(address=address or "local", log_to_driver=False, include_dashboard=board)
         self._lab = Lab(cache)
         self._sets: dict[WHERE, Any] = {}
-        self._models: dict[tuple[str, str | None], Any] = {}
+        self._models: dict[tuple[object, ...], Any] = {}
         self._running: dict[Any, Task] = {}
         self._kind = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(_perform)  # the runner tries again
         self._make = ray.remote(num_cpus=cpus)(_make)
@@ -78,7 +78,7 @@ class RayEngine:
             return
         where = [(task.place, name, task.severity) for name in task.corruptions]
         clean = self._shared((task.place, CLEAN, task.severity)) if needs_source(task) else None
-        model = (task.place.model, task.place.weights)
+        model = (task.place.model, task.place.weights, task.place.mean, task.place.std)
         if model not in self._models:
             self._models[model] = self._ray.put(self._lab.model(task.place))
         lab, sets = self._lab, [self._shared(one) for one in where]

@@ -15,6 +15,7 @@ from .. import recipe
 from ..corruptions.constants import TYPES, VALIDATION
 from ..data.sources import how_to_get
 from ..errors import InputError, SettingError, nearest
+from ..normalisation import Normalisation
 from ..settings import CAUTIOUS, Settings, make_settings
 from ..streams import StreamSpec
 
@@ -53,6 +54,8 @@ class Place:
         preset: the paper's settings for a data set; "auto" takes those that go with the data.
         images: only so many of the images, as many of each class; None for all.
         clean: where clean images are, for "cifar-c" and "imagenet-c", whose own are all corrupted.
+        mean: of the input channels, 0 to 1, where the model does not say how it wants its inputs; with `std`.
+        std: likewise.
     """
 
     data: Kind = "demo"
@@ -62,8 +65,14 @@ class Place:
     preset: str | None = "auto"
     images: int | None = None
     clean: str | None = None
+    mean: tuple[float, float, float] | None = None
+    std: tuple[float, float, float] | None = None
 
     def __post_init__(self) -> None:
+        for name in ("path", "model", "weights"):
+            if "\0" in str(getattr(self, name)):
+                raise SettingError(f"Expected `{name}` to be a name or a path, but got {getattr(self, name)!r}.")
+        self._take_scale()
         if self.data not in get_args(Kind):
             raise SettingError(f"Unknown data {self.data!r}.{nearest(str(self.data), get_args(Kind))}")
         if self.preset == "auto":
@@ -78,6 +87,21 @@ class Place:
             raise SettingError(f"Expected `clean` for 'cifar-c' and 'imagenet-c' alone, but the data is {self.data!r}.")
         if self.images is not None and (not isinstance(self.images, int) or self.images < 1):
             raise SettingError(f"Expected `images` to be an integer of at least 1, but got {self.images!r}.")
+
+    def _take_scale(self) -> None:
+        """Check `mean` and `std`, which may come as lists, from a file."""
+        if (self.mean is None) != (self.std is None):
+            raise SettingError("Expected both `mean` and `std` of the input channels, or neither.")
+        if self.mean is None or self.std is None:
+            return
+        try:
+            scale = Normalisation(self.mean, self.std)
+        except (InputError, TypeError, ValueError):
+            raise SettingError(
+                f"Expected three numbers as `mean` and three above 0 as `std`, but got {self.mean!r} and {self.std!r}."
+            ) from None
+        object.__setattr__(self, "mean", scale.mean)
+        object.__setattr__(self, "std", scale.std)
 
 
 @dataclass(frozen=True)
@@ -261,7 +285,7 @@ def from_mapping(values: Mapping[str, Any], root: Path | None = None) -> Experim
         given["scenarios"] = scenarios(given["scenarios"])
     place = {name: values[name] for name in places if name in values}
     kinds = {
-        **dict.fromkeys(place, str),
+        **dict.fromkeys((name for name in place if name not in ("mean", "std")), str),
         "images": int,
         "samples": int,
         "passes": int,
@@ -272,6 +296,9 @@ def from_mapping(values: Mapping[str, Any], root: Path | None = None) -> Experim
         value = values.get(name)
         if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
             raise SettingError(f"Expected `{name}` to be of type {kind.__name__}, but got {value!r}.")
+    for name in ("mean", "std"):
+        if isinstance(values.get(name), str):
+            raise SettingError(f"Expected `{name}` to be three numbers, but got {values[name]!r}.")
     nested = [name for name, value in given.get("settings", {}).items() if isinstance(value, dict)]
     if nested:
         raise SettingError(f"Expected the setting `{nested[0]}` to be a number or a word, but got a table.")

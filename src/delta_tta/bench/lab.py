@@ -32,7 +32,7 @@ class Lab:
         self.cache = cache
         self._clean: dict[Place, ImageSet] = {}
         self._sets: dict[tuple[Place, str, int], ImageSet] = {}
-        self._models: dict[tuple[str, str | None], tuple[models.NamedModel, str]] = {}
+        self._models: dict[tuple[object, ...], tuple[models.NamedModel, str]] = {}
         self._streams: dict[tuple[object, ...], Stream | DomainStream] = {}
         self._prints: dict[tuple[Place, str, int], str] = {}
 
@@ -67,9 +67,9 @@ class Lab:
         return self._model(place)[0]
 
     def _model(self, place: Place) -> tuple[models.NamedModel, str]:
-        where = (place.model, place.weights)
+        where = (place.model, place.weights, place.mean, place.std)
         if where not in self._models:
-            named = models.load(place.model, place.weights)
+            named = models.load(place.model, place.weights, mean=place.mean, std=place.std)
             file, colon, _ = place.model.rpartition(":")
             program = Path(file).read_text(encoding="utf-8") if colon and file.endswith(".py") else ""
             arrays = [value.detach().cpu().numpy() for value in named.model.state_dict().values()]

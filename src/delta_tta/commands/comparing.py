@@ -27,7 +27,7 @@ from . import completing
 from .differing import show_differences
 from .executing import WorkersOption, engine_maker, execute, finish
 from .manners import Json, consoles, print_json, say
-from .shared import Scenarios, clean_kind
+from .shared import Mean, Scenarios, Std, clean_kind
 
 CORRUPTION = "motion_blur"
 """Unless another is asked for: severe, and yet Source is well above chance, so that harm can be seen."""
@@ -111,6 +111,8 @@ def compare(
         str, typer.Option(autocompletion=completing.model, help="See delta_tta.models.load.")
     ] = "resnet20-cifar10",
     weights: Annotated[Path | None, typer.Option(help="A .safetensors file or torch checkpoint.")] = None,
+    mean: Mean = None,
+    std: Std = None,
     clean: Annotated[
         Path | None, typer.Option(help="Clean CIFAR or folder of images; default: embedded images.")
     ] = None,
@@ -144,7 +146,7 @@ def compare(
         show_differences(Path(methods[0]), Path(methods[1]), as_json)
         return
     kept = str(weights) if weights else None
-    place = Place(clean_kind(clean), str(clean) if clean else None, model, kept, preset, images)
+    place = Place(clean_kind(clean), str(clean) if clean else None, model, kept, preset, images, mean, std)
     streams = tuple(scenarios(scenario)) if scenario else SCENARIOS
     names = tuple(corruption or [CORRUPTION])
     settings = CAUTIOUS if defaults else {}

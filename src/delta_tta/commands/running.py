@@ -33,11 +33,13 @@ from .shared import (
     BatchSizes,
     DataKind,
     DataPath,
+    Mean,
     Model,
     Preset,
     Scenarios,
     Seeds,
     Severities,
+    Std,
     Weights,
     read_value,
 )
@@ -48,7 +50,7 @@ A file (TOML):
   scenarios = ["IS+CB", "DS+CB (rho=0.1)"]
   corruptions = ["families"]     # or names, "all", "validation", "none"
   seeds = [2020, 2021]
-  # also: data, path, model, weights, preset, images, severities, batch_sizes, reset, and a table [settings]
+  # also: data, path, model, weights, mean, std, preset, images, severities, batch_sizes, reset, a table [settings]
 
 Examples:
   delta-tta run -m source -m tent -m tent+delta -c gaussian_noise -c fog --seed 2020 --seed 2021
@@ -88,6 +90,8 @@ def run(
     path: DataPath = None,
     model: Model = None,
     weights: Weights = None,
+    mean: Mean = None,
+    std: Std = None,
     preset: Preset = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", autocompletion=completing.setting, help=SETTINGS)
@@ -113,6 +117,7 @@ def run(
         "batch_sizes": batch_size, "seeds": seed, "reset": reset, "images": images, "samples": samples,
         "passes": passes, "data": data,
         "path": str(path) if path else None, "model": model, "weights": str(weights) if weights else None,
+        "mean": mean, "std": std,
         "preset": preset, "settings": dict(map(_setting, setting)) if setting else None,
     }  # fmt: skip
     given = {name: value for name, value in given.items() if value}

@@ -33,6 +33,11 @@ Model = Annotated[
     str | None, typer.Option("--model", autocompletion=completing.model, help="See delta_tta.models.load.")
 ]
 Weights = Annotated[Path | None, typer.Option("--weights", help="A .safetensors file or torch checkpoint.")]
+Mean = Annotated[
+    tuple[float, float, float] | None,
+    typer.Option("--mean", help="Of the input channels, 0 to 1: three numbers. Default: as the model says."),
+]
+Std = Annotated[tuple[float, float, float] | None, typer.Option("--std", help="Likewise.")]
 Preset = Annotated[
     str | None,
     typer.Option("--preset", autocompletion=completing.preset, help="The paper's settings for a data set."),

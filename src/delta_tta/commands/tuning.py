@@ -21,11 +21,13 @@ from .shared import (
     BatchSizes,
     DataKind,
     DataPath,
+    Mean,
     Model,
     Preset,
     Scenarios,
     Seeds,
     Severities,
+    Std,
     Weights,
     read_value,
 )
@@ -62,6 +64,8 @@ def tune(
     path: DataPath = None,
     model: Model = None,
     weights: Weights = None,
+    mean: Mean = None,
+    std: Std = None,
     preset: Preset = None,
     paper: Annotated[bool, typer.Option("--paper", help="Tune the paper's behaviour, not our defaults.")] = False,
     store: StorePath = Path("delta-tta.db"),
@@ -80,7 +84,7 @@ def tune(
         "methods": [method], "scenarios": scenario or ["IS+CB", "DS+CB (rho=0.1)"],
         "corruptions": corruption or ["validation"], "severities": severity, "batch_sizes": batch_size, "seeds": seed,
         "images": images, "data": data, "path": str(path) if path else None, "model": model,
-        "weights": str(weights) if weights else None, "preset": preset,
+        "weights": str(weights) if weights else None, "mean": mean, "std": std, "preset": preset,
     }  # fmt: skip
     base = from_mapping({name: value for name, value in given.items() if value})
     asked = tuning.trials(base, dict(map(_grid, grid)) if grid else tuning.GRID, paper)

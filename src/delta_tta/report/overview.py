@@ -17,8 +17,9 @@ def overview(runs: Iterable[tuple[Cell, Result]]) -> tuple[Table, ...]:
         images = f", {cell.place.images} images" if cell.place.images else ""
         where = f" at {cell.place.path}" if cell.place.path else ""
         weights = f" ({cell.place.weights})" if cell.place.weights else ""
+        scale = f", mean {cell.place.mean}, std {cell.place.std}" if cell.place.mean else ""
         data = "the embedded images" if cell.place.data == "demo" else cell.place.data
-        places.setdefault(f"{data}{where}{images}, {cell.place.model}{weights}", []).append((cell, result))
+        places.setdefault(f"{data}{where}{images}, {cell.place.model}{weights}{scale}", []).append((cell, result))
     return tuple(_table(number, name, cells) for number, (name, cells) in enumerate(places.items(), 1))
 
 
