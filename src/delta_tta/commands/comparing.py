@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,6 @@ import typer
 from ..bench.evaluate import Result
 from ..bench.experiment import SCENARIOS, Cell, Experiment, Place, scenarios
 from ..bench.runner import Tally, default_cache
-from ..bench.store import Store
 from ..data.cifar import CIFAR10_CLASSES
 from ..report.figures import accuracy_over_stream
 from ..report.page import write_page
@@ -26,6 +24,7 @@ from ..settings import CAUTIOUS
 from . import completing
 from .differing import show_differences
 from .executing import WorkersOption, engine_maker, execute, finish
+from .keeping import kept_store
 from .manners import Json, consoles, print_json, say
 from .shared import Mean, Scenarios, Std, clean_kind
 
@@ -95,8 +94,7 @@ def demo(
     )
     ours = replace(theirs, methods=(DEMO_OURS,), settings=CAUTIOUS)
     note = f"; {DEMO_OURS} as adapt() has it, the others as in the paper"
-    _, tally = _compare([*theirs.cells(), *ours.cells()], workers, picture, page, as_json, note)
-    finish(tally)
+    finish(_compare([*theirs.cells(), *ours.cells()], workers, Shown(as_json, note, picture, page)))
 
 
 def compare(
@@ -139,8 +137,8 @@ def compare(
 ) -> None:
     """Compare methods on one model and one data set, corrupted on the fly, over test scenarios; or two stores.
 
-    EATA, which needs images of the training distribution, gets the clean ones. Results are not kept: `delta-tta run`
-    keeps them. Of two stores it tells what changed, with a paired test.
+    EATA, which needs images of the training distribution, gets the clean ones. The last results stay in the
+    cache; `delta-tta run` keeps them where you say. Of two stores it tells what changed, with a paired test.
     """
     if len(methods) == 2 and all(Path(name).is_file() for name in methods):
         show_differences(Path(methods[0]), Path(methods[1]), as_json)
@@ -154,46 +152,69 @@ def compare(
         tuple(methods), place, streams, names, (severity,), (batch_size,), (seed,), settings=settings
     )
     note = "; methods as adapt() has them" if defaults else "; methods as in the paper"
-    results, tally = _compare(experiment.cells(), workers, picture, page, as_json, note)
-    if markdown is not None and results:
-        markdown.write_text(as_markdown(mean_over_data(results)) + "\n", encoding="utf-8")
-    finish(tally)
+    finish(_compare(experiment.cells(), workers, Shown(as_json, note, picture, page, markdown)))
 
 
-def _compare(
-    cells: Sequence[Cell], workers: int | None, picture: str, page: str, as_json: bool, note: str
-) -> tuple[list[Result], Tally]:
-    with tempfile.TemporaryDirectory(prefix="delta-tta-") as folder, Store(Path(folder) / "compare.db") as store:
-        cache = default_cache()
+@dataclass(frozen=True)
+class Shown:
+    """How results are shown; the files are '' or None where they are not wanted."""
+
+    as_json: bool
+    note: str
+    picture: str
+    page: str
+    markdown: Path | None = None
+
+
+def _compare(cells: Sequence[Cell], workers: int | None, shown: Shown) -> Tally:
+    cache = default_cache()
+    with kept_store(cache) as store:
         plan, tally = execute(cells, store, cache, engine_maker("local", cache, workers), kept=False)
+        if len(store):
+            say(f"Results: {store.path}; `delta-tta report {store.path}` shows them again.")
         keys = plan.keys
         found = {key: result for key, _, result in store.results(plan.cells)}
         done = [cell for cell in cells if keys.get(cell) in found]  # as they were asked for, not as they were finished
         results = [replace(found[keys[cell]], trace=store.trace(keys[cell])) for cell in done]
-        _show(done, results, picture, page, as_json, note)
-    return results, tally
+        if results or shown.as_json:
+            try:
+                written = _write(done, results, shown) if results else []
+            finally:  # whatever is wrong with a file
+                _print(done, results, shown)
+            for line in written:
+                say(line)
+    return tally
 
 
-def _show(cells: Sequence[Cell], results: Sequence[Result], picture: str, page: str, as_json: bool, note: str) -> None:
+def _print(cells: Sequence[Cell], results: Sequence[Result], how: Shown) -> None:
     shown, _ = consoles()
-    if as_json:
+    if how.as_json:
         pairs = zip(cells, results, strict=True)
         print_json([{"cell": cell.as_dict(), **result.as_dict()} for cell, result in pairs])
-    elif results:
-        shown.print(_title(results) + note, style="bold", markup=False, highlight=False, soft_wrap=True)
-        shown.print(accuracy_table(mean_over_data(results)))
-        if any(result.method == "source" for result in results):
-            shown.print("▲▼ points against Source on the same stream.", style="dim")
-    if picture and results:
+        return
+    shown.print(_title(results) + how.note, style="bold", markup=False, highlight=False, soft_wrap=True)
+    shown.print(accuracy_table(mean_over_data(results)))
+    if any(result.method == "source" for result in results):
+        shown.print("▲▼ points against Source on the same stream.", style="dim")
+
+
+def _write(cells: Sequence[Cell], results: Sequence[Result], how: Shown) -> list[str]:
+    """Write the files, before anything is printed: who reads the output may have gone. Return what to say of them."""
+    said = []
+    if how.markdown is not None:
+        how.markdown.write_text(as_markdown(mean_over_data(results)) + "\n", encoding="utf-8")
+    if how.picture:
         first = [result for result in results if result.about["data"] == results[0].about["data"]]
-        accuracy_over_stream(first, Path(picture), _title(first) + note)
-        say(f"Accuracy over the stream: {picture}")
-    if page and results:
+        accuracy_over_stream(first, Path(how.picture), _title(first) + how.note)
+        said.append(f"Accuracy over the stream: {how.picture}")
+    if how.page:
         traces = {cell: result.trace for cell, result in zip(cells, results, strict=True)}
         names = CIFAR10_CLASSES if cells[0].place.data == "demo" else ()
         exhibits = exhibits_of(list(zip(cells, results, strict=True)), traces.get, names)
-        write_page(Report("Test-time adaptation, compared", _title(results) + note, tuple(exhibits)), Path(page))
-        say(f"The page: {page}")
+        title = "Test-time adaptation, compared"
+        write_page(Report(title, _title(results) + how.note, tuple(exhibits)), Path(how.page))
+        said.append(f"The page: {how.page}")
+    return said
 
 
 def _title(results: Sequence[Result]) -> str:

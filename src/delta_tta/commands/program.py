@@ -9,6 +9,7 @@ from typer import rich_utils
 from typer.core import TyperCommand, TyperGroup
 
 from .. import __version__
+from .encoding import lenient
 from .manners import MANNER, Manner, plain, spoken
 
 EVERYWHERE = ("--quiet", "-q", "--verbose", "-v")
@@ -58,6 +59,7 @@ class Program(TyperGroup):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run it, with help and usage errors in the colours of everything else."""
+        lenient()
         rich_utils.COLOR_SYSTEM = None if plain() else "auto"
         return super().main(*args, **kwargs)
 
