@@ -69,7 +69,7 @@ class Place:
     std: tuple[float, float, float] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("path", "model", "weights"):
+        for name in ("path", "model", "weights", "clean"):
             if "\0" in str(getattr(self, name)):
                 raise SettingError(f"Expected `{name}` to be a name or a path, but got {getattr(self, name)!r}.")
         self._take_scale()

@@ -144,7 +144,7 @@ def compare(
         show_differences(Path(methods[0]), Path(methods[1]), as_json)
         return
     kept = str(weights) if weights else None
-    place = Place(clean_kind(clean), str(clean) if clean else None, model, kept, preset, images, mean, std)
+    place = Place(clean_kind(clean), str(clean) if clean else None, model, kept, preset, images, mean=mean, std=std)
     streams = tuple(scenarios(scenario)) if scenario else SCENARIOS
     names = tuple(corruption or [CORRUPTION])
     settings = CAUTIOUS if defaults else {}
