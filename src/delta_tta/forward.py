@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .errors import InputError, ModelError
+from .norms.statistics import overwritten
 from .subject import Subject
 
 
@@ -57,6 +58,8 @@ class Forward:
                 "The model's logits carry no gradient: its forward detaches them or runs under torch.no_grad(), or "
                 "requires_grad was switched off after adapt(). Undo that, or use a method without a loss."
             )
+        if self.subject.overwritten is not None:
+            raise ModelError(overwritten(self.subject.overwritten))
         return logits
 
     def _logits(self, x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .digests import architecture
 from .distributed import Ranks
-from .errors import ModelError
+from .errors import InputError, ModelError
 from .norms import AdaptiveNorm, NormSites, Phase
 from .norms.statistics import at_least_float32, follow
 from .recipe import Recipe
@@ -56,6 +56,9 @@ class Subject:
             self.unload(keep=False)
             raise
         self._modules = list(model.modules())
+        self._writes = False  # whether the model changes its input in place
+        self._looked: set[bool] = set()  # whether that was looked at with gradients, and without
+        self.overwritten: str | None = None  # the name of a norm layer whose input the model changes afterwards
 
     def normalise_with(self, statistics: str) -> None:
         """Put layers of another kind, which have seen nothing yet, in the place of the batch norms."""
@@ -71,7 +74,37 @@ class Subject:
         """Run the model in eval mode, whatever mode a user left it in: dropout stays off."""
         if any(module.training for module in self._modules):
             self.model.eval()
-        return self.model(x)
+        if self._writes or x.is_inference():  # such tensors do not count how often they were changed
+            return self.model(x.clone())
+        if torch.is_grad_enabled() not in self._looked:
+            return self._run_first(x)
+        before = x._version
+        y = self.model(x)
+        if x._version != before:
+            self._writes = True
+            raise InputError(
+                "The model changed this batch in place, which it had not done before, so it cannot be run on it again. "
+                "Nothing was learnt from it. From now on the model gets a copy each time: give the batch once more, as "
+                "it was; or let the model copy its input before it changes it."
+            )
+        return y
+
+    def _run_first(self, x: Tensor) -> object:
+        """Run the model on a copy, and look at what it does to its own tensors and layers."""
+        copy = x.clone()
+        met: list[tuple[str, Tensor, int]] = []
+        before = copy._version
+        self.phase.met = met if self.parameters else None  # without a gradient nobody needs the features afterwards
+        try:
+            with self._sites.must_be_reached():
+                y = self.model(copy)
+        finally:
+            self.phase.met = None
+        self._writes = copy._version != before or not torch.equal(copy, x)  # changes through .data are not counted
+        changed = (name for name, features, version in met if features._version != version)
+        self.overwritten = self.overwritten or next(changed, None)
+        self._looked.add(torch.is_grad_enabled())
+        return y
 
     @property
     def source(self) -> dict[str, Tensor]:

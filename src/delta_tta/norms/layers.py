@@ -42,7 +42,8 @@ class Phase:
     `ranks` are the processes whose batches count as one; None for this one alone. `rate` is how far moving averages
     follow this batch (None: by 1 − α), `start` how far they start from it instead of from the source, and `reach` how
     far from the source towards it they go at most; all 0 to 1. A list as `sums` asks the layers, in the phase "source",
-    to tell what shift.py wants to know of their features.
+    to tell what shift.py wants to know of their features. `reached`: some layer has been run. A list as `met` asks the
+    layers that run for the first time for their name, their features, and how often these were changed in place before.
     """
 
     ranks: Ranks | None = None
@@ -50,6 +51,8 @@ class Phase:
     start = 1.0
     reach = 1.0
     sums: list[tuple[AdaptiveNorm, Tensor]] | None = None
+    reached = False
+    met: list[tuple[str, Tensor, int]] | None = None
     empty = False  # this rank has no sample, and runs a row that does not count
     now: Literal["frozen", "observing", "replaying", "source"] = "frozen"
 
@@ -61,6 +64,8 @@ class SourceStatistics:
 
 class AdaptiveNorm(nn.Module):
     """Base: holds the original layer, whose γ, β and source statistics it uses, as `source`."""
+
+    _name = ""  # of the original layer in the model
 
     def __init__(self, source: _BatchNorm, tail: Tail | None, settings: Settings, phase: Phase) -> None:
         super().__init__()
@@ -95,6 +100,9 @@ class AdaptiveNorm(nn.Module):
                 "Give the model a whole batch: the first dimension counts the samples."
             ) from error
         self._rank = x.dim()
+        self._phase.reached = True
+        if self._phase.met is not None and not torch.compiler.is_compiling() and not x.is_inference():
+            self._phase.met.append((self._name, x, x._version))
 
     def as_source(self, x: Tensor) -> Tensor:
         """Normalise as the original layer does in eval mode."""
@@ -326,7 +334,7 @@ class MovingAverage(AdaptiveNorm):
         return self
 
     def _observation(self, x: Tensor) -> Observation:
-        return self.observation(x, self._eps, self._phase.ranks, self._phase.empty)
+        return self.observation(x, self._eps, self._phase.ranks, self._phase.empty, self._name)
 
     def _current(self) -> tuple[Tensor, Tensor] | None:
         mean, std = self._buffers["mean"], self._buffers["std"]

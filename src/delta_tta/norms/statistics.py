@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..distributed import Ranks, merged_moments
+from ..errors import ModelError
 
 _fast_moments = getattr(torch.ops.aten, "batch_norm_update_stats", None)
 
@@ -91,6 +92,15 @@ def _moments_of_planes(x: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat(means), torch.cat(scales).pow_(-2)
 
 
+def overwritten(layer: str) -> str:
+    """Return the message of an error about features that are needed, and that the model has changed."""
+    return (
+        f"The model changes the input of layer {layer!r} in place after the layer has run, and learning needs that "
+        "input as it was. Let it compute a new tensor, such as h * 3 instead of h.mul_(3), or use a method without a "
+        "loss, such as 'tema'."
+    )
+
+
 class Observation:
     """The statistics of one input of one layer, measured when first asked for.
 
@@ -98,8 +108,11 @@ class Observation:
     the backward pass needs anyway, are measured there. With `ranks` they are the statistics of all ranks' features.
     """
 
-    def __init__(self, x: Tensor, eps: float, ranks: Ranks | None = None, empty: bool = False) -> None:
+    def __init__(self, x: Tensor, eps: float, ranks: Ranks | None = None, empty: bool = False, layer: str = "") -> None:
         self._x: Tensor | None = x.detach()
+        self._layer = layer
+        counted = not torch.compiler.is_compiling() and not x.is_inference()
+        self._version = x._version if counted else None  # how often x was changed in place before
         self.eps = eps
         self.ranks, self.empty = ranks, empty
         self._statistics: tuple[Tensor, Tensor] | None = None
@@ -111,6 +124,7 @@ class Observation:
         """μ_b and σ_b = sqrt(biased variance + eps), each (C,)."""
         if self._statistics is None:
             assert self._x is not None
+            self.check()
             if self.ranks is None:
                 mean, var = self.moments(self._x)
             else:
@@ -118,6 +132,11 @@ class Observation:
             self.note(mean, (var + self.eps).sqrt_())
         assert self._statistics is not None
         return self._statistics
+
+    def check(self) -> None:
+        """Raise if the features were changed before they were measured."""
+        if self._version is not None and self._x is not None and self._x._version != self._version:
+            raise ModelError(overwritten(self._layer))
 
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Measure this rank's mean and variance, each (C,)."""

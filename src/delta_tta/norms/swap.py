@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -32,6 +35,12 @@ def _drop_and_activate(layer: Any, y: Tensor) -> Tensor:
 
 def _tail_of(name: str, layer: _BatchNorm) -> Tail | None:
     """The first class that writes `forward` decides what happens after normalising."""
+    if "forward" in vars(layer):
+        raise ModelError(
+            f"Layer {name!r}, a {type(layer).__name__}, has a forward that was set on the object, and the layer in its "
+            "place would not run it. Delete it (del layer.forward), or write a subclass with that forward and tell "
+            "delta_tta.register_norm what it does after normalising."
+        )
     for kind in type(layer).__mro__:
         if kind in _TAILS:
             return _TAILS[kind]
@@ -42,6 +51,14 @@ def _tail_of(name: str, layer: _BatchNorm) -> Tail | None:
     raise ModelError(
         f"Layer {name!r} is a {type(layer).__name__}, a BatchNorm with a forward of its own that delta-tta does not "
         "know. Say what it does after normalising: delta_tta.register_norm(TheClass, lambda layer, y: ...)."
+    )
+
+
+def _passed_by(what: str, *_: object) -> NoReturn:
+    raise ModelError(
+        f"The model does not run what was put in the place of {what}: it keeps the original elsewhere, such as in a "
+        "Python list, or normalises with a function. Let its forward call its norm layers by name (self.bn1), or "
+        "from an nn.ModuleList or nn.Sequential."
     )
 
 
@@ -77,10 +94,25 @@ class NormSites:
     def _make(self, kind: type[AdaptiveNorm], settings: Settings, phase: Phase) -> dict[str, AdaptiveNorm]:
         layers = {name: kind(layer, _tail_of(name, layer), settings, phase) for name, layer in self.originals.items()}
         for name, layer in layers.items():
+            layer._name = name
             for attribute, hooks in vars(self.originals[name]).items():
                 if attribute.startswith(("_forward_hooks", "_forward_pre_hooks")):
                     setattr(layer, attribute, hooks)  # shared: a user's hooks go on working, and can be removed
         return layers
+
+    @contextmanager
+    def must_be_reached(self) -> Iterator[None]:
+        """Raise if a run of the model passes by our layers."""
+        originals = {name: self.originals[name] for name in self.replacements}
+        for name, layer in originals.items():
+            layer.forward = functools.partial(_passed_by, f"layer {name!r}")  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            for layer in originals.values():
+                del layer.forward
+        if originals and not next(iter(self.replacements.values()))._phase.reached:
+            _passed_by("its batch norms")
 
     def restore(self) -> None:
         """Put the original layers back."""

@@ -49,6 +49,7 @@ class Renormalise(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         """Train-mode batch norm's gradient, rescaled by r and d."""
+        ctx.observation.check()
         v, gamma, mean, std = ctx.saved_tensors
         if ctx.observation.ranks is not None:
             return shared_backward(g, v, gamma, (mean, std), ctx.observation, ctx.needs_input_grad)
