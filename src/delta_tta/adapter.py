@@ -105,6 +105,8 @@ class Adapter(nn.Module):
     @property
     def signals(self) -> Signals:
         """What happened at the last batch."""
+        if self._worker.here:  # a hook of the model that runs in the background would wait for itself
+            return self._signals
         try:
             with self._turn():
                 self._worker.wait()
@@ -219,6 +221,7 @@ class Adapter(nn.Module):
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """One caller at a time, in normal mode even where the caller is in inference mode."""
+        self._worker.check()
         with self._worker.lock, torch.inference_mode(False):
             if self._unloaded:  # perhaps while this caller waited for its turn
                 raise StateError("This adapter was unloaded; call adapt() again.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .errors import InputError
+from . import forks
+from .errors import InputError, StateError
 from .learner import Learner, Update
 from .norms.layers import TRUSTED_SAMPLES
 from .prediction import Prediction
@@ -120,6 +122,28 @@ class Worker:
         self.lock = threading.RLock()
         self._executor: ThreadPoolExecutor | None = None
         self._pending: Future[None] | None = None
+        self._thread: int | None = None  # the one at work
+        self._held = self._quiet = False  # during a fork: whether it is our turn, and nothing is running
+        self._torn = False  # whether this process began in the middle of something
+        forks.register(self)
+
+    @property
+    def here(self) -> bool:
+        """Whether the caller is the thread at work, as a hook of the model may be."""
+        return self._thread == threading.get_ident()
+
+    def check(self) -> None:
+        """Raise where waiting for a turn would last forever, or nobody knows what it would find."""
+        if self.here:
+            raise StateError(
+                "The adapter was called from inside its own background update, as by a hook of the model, and would "
+                "wait for itself. Read `signals` there, and call the rest from outside."
+            )
+        if self._torn:
+            raise StateError(
+                "This process was forked while another thread used the adapter, which may be half changed. Fork when "
+                "nobody uses it, or load the model and adapt it in the new process."
+            )
 
     def submit(self, task: Callable[[], None], device: torch.device) -> None:
         """Start a task under the caller's autocast and CUDA stream; the caller has waited for the one before."""
@@ -128,10 +152,18 @@ class Worker:
         if kind == "cuda":
             task = _on_stream(task, torch.cuda.current_stream(device))
         self._executor = self._executor or ThreadPoolExecutor(1, thread_name_prefix="delta-tta")
-        self._pending = self._executor.submit(task)
+        self._pending = self._executor.submit(self._run, task)
+
+    def _run(self, task: Callable[[], None]) -> None:
+        self._thread = threading.get_ident()
+        try:
+            task()
+        finally:
+            self._thread = None
 
     def wait(self) -> None:
         """Return when nothing is running; raise what the last task raised, once."""
+        self.check()
         if self._pending is not None:
             wait([self._pending])  # if the caller is interrupted here, the update is still pending
             done, self._pending = self._pending, None
@@ -143,6 +175,32 @@ class Worker:
             return True
         wait([self._pending])
         return self._pending.exception() is None
+
+    def hold(self, until: float) -> None:
+        """Before a fork: wait for whose turn it is, and for the update, and take the next turn."""
+        if self.here:  # whoever has the turn waits for us
+            until = 0.0
+        self._held = self.lock.acquire(timeout=max(0.0, until - time.monotonic()))
+        pending = self._pending
+        if pending is not None:
+            wait([pending], max(0.0, until - time.monotonic()))
+        self._quiet = self._held and (pending is None or pending.done())
+
+    def let_go(self) -> None:
+        """After the fork, in the parent: it is the next one's turn."""
+        if self._held:
+            self._held = False
+            self.lock.release()
+
+    def begin_anew(self) -> None:
+        """After the fork, in the child: the thread stayed behind, and a turn that had not ended never will."""
+        self._executor, self._thread = None, None
+        self._torn = self._torn or not self._quiet
+        if self._torn:
+            self._pending = None
+        if not self._held:
+            self.lock = threading.RLock()
+        self.let_go()
 
     def __reduce__(self) -> tuple[type[Worker], tuple[Any, ...]]:
         """A copy is a new worker: threads cannot be copied."""

@@ -13,6 +13,7 @@ import torch
 
 import delta_tta
 from nets import SharedNorm, batches, conv_net, flat_net, flatten, same_state
+from processes import run_for_itself
 
 
 @pytest.mark.parametrize("update", ["every", "slow", "window"])
@@ -237,3 +238,33 @@ def test_a_caller_who_waited_while_the_adapter_was_unloaded_is_refused():
         finally:
             adapter._worker.lock.acquire()
     assert all(torch.equal(value, source[name]) for name, value in net.state_dict().items())
+
+
+def test_hooks_in_the_worker_never_wait_for_themselves():
+    run_for_itself("""
+import copy, threading, torch, delta_tta
+from nets import batches, conv_net
+
+def hook(*_):
+    if threading.current_thread().name.startswith("delta-tta"):
+        seen.append(act())
+
+net, seen, xs = conv_net(), [], batches(2)
+net[-1].register_forward_hook(hook)
+adapter = delta_tta.adapt(net, "tent", background=True, update="slow", length=12)
+act = lambda: adapter.signals.step
+for x in xs:
+    adapter(x)
+assert adapter.signals.step == 2
+assert set(seen) == {1, 2}, seen
+
+for act in (adapter.wait, adapter.reset, adapter.state_dict, adapter.unload, adapter.double,
+            lambda: adapter(xs[0]), lambda: adapter.predict(xs[0]), lambda: copy.deepcopy(adapter)):
+    adapter(xs[0])
+    try:
+        adapter.wait()
+    except delta_tta.StateError as error:
+        assert "from inside its own background update" in str(error)
+    else:
+        raise AssertionError("it did not raise")
+""")
