@@ -16,7 +16,7 @@ from .distributed import Ranks
 from .errors import InputError, StateError
 from .learner import Learner
 from .recipe import Recipe
-from .schedules import SCHEDULES, Worker
+from .schedules import Worker, schedule_of
 from .settings import Settings
 from .signals import Outcome, Signals
 from .subject import Subject
@@ -62,7 +62,7 @@ class Adapter(nn.Module):
             except BaseException:
                 subject.unload(keep=False)
                 raise
-        self._schedule = SCHEDULES[settings.update](self._learner, settings.length)
+        self._schedule = schedule_of(self._learner, settings)
         self._watch = self._learner.watch = watch_over(settings, self._learner, self._schedule)
         self._worker = Worker()
         self._signals = Signals()

@@ -10,7 +10,15 @@ from .settings import Settings
 
 
 class Answer:
-    """Turns a batch and its logits into the logits that the caller gets; learning never sees these."""
+    """Turns a batch and its logits into the logits that the caller gets; learning never sees these.
+
+    Attributes:
+        compares: whether the answer to a sample depends on the others of its batch.
+        least_classes: which it can work with.
+    """
+
+    compares = False
+    least_classes = 1
 
     def __init__(self, model: nn.Module, settings: Settings) -> None:
         self.settings = settings

@@ -17,6 +17,8 @@ from .subject import Subject
 class Forward:
     """The subject, and the number of classes that it was found to tell apart."""
 
+    least_classes = 1
+
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.ranks = subject.phase.ranks
@@ -86,6 +88,12 @@ class Forward:
             raise InputError(
                 f"Expected the model to return logits of shape ({len(x)}, classes), but got {came}. "
                 "Give it a whole batch, and wrap it so that its forward returns the logits alone."
+            )
+        if logits.shape[1] < self.least_classes:
+            raise InputError(
+                f"Expected logits over at least two classes, but got shape {tuple(logits.shape)}: over a single class "
+                "every prediction is certain, and nothing can be learnt. Let a model with one logit z for two classes "
+                "return torch.cat([torch.zeros_like(z), z], 1)."
             )
         if self.classes is not None and logits.shape[1] != self.classes:
             raise InputError(

@@ -15,6 +15,7 @@ from .answers import Answer
 from .errors import InputError, SettingError
 from .forward import Forward
 from .norms.balanced import Balance, Balanced
+from .norms.layers import MovingAverage
 from .norms.statistics import at_least_float32
 from .objectives import Eata, Objective
 from .pace import Look
@@ -47,6 +48,7 @@ class Learner(Forward):
         self.answering: Answer | None = (
             None if recipe.answer is None else WORDS[recipe.answer].build(subject.model, settings)
         )
+        self.least_classes = 2 if recipe.trains != "nothing" else self.answering.least_classes if self.answering else 1
         self.watch: Watch | None = None
         self.pacer = Pacer(subject, settings)
         self._recipe = recipe
@@ -93,6 +95,17 @@ class Learner(Forward):
         self.subject.normalise_with(averages if on else self._recipe.statistics)
         self.pacer = Pacer(self.subject, self.settings)
         self.averaging = on
+
+    @property
+    def learns(self) -> bool:
+        """Whether a batch may change the answers to later ones."""
+        averages = any(isinstance(norm, MovingAverage) for norm in self.subject.norms.values())
+        return self.objective is not None or averages or (self.may_average and self.settings.guard != "off")
+
+    @property
+    def compares(self) -> bool:
+        """Whether the answer to a sample depends on the others of its batch."""
+        return bool(self.subject.norms) or (self.answering is not None and self.answering.compares)
 
     def frequencies(self) -> Tensor | None:
         """Return a copy of DOT's z, (K,), if there is one."""
@@ -344,13 +357,14 @@ class Learner(Forward):
         with torch.no_grad():
             if self.optimizer is not None and gradients:
                 parameters = list(self.subject.parameters.values())
+                users = [p.grad for p in parameters]
                 for p, gradient in zip(parameters, gradients, strict=True):
                     p.grad = gradient
                 try:
                     self.optimizer.step()  # line 9
                 finally:
-                    for p in parameters:
-                        p.grad = None
+                    for p, own in zip(parameters, users, strict=True):
+                        p.grad = own
             if self.pacer.on:
                 self.pacer.follow(prediction.p, distance)
             for norm in self.subject.norms.values():

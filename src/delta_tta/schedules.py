@@ -16,6 +16,7 @@ from .errors import InputError, StateError
 from .learner import Learner, Update
 from .norms.layers import TRUSTED_SAMPLES
 from .prediction import Prediction
+from .settings import Settings
 from .signals import Outcome
 
 
@@ -113,6 +114,13 @@ class Auto(Slow):
 
 
 SCHEDULES: dict[str, type[Every]] = {"every": Every, "slow": Slow, "window": Window, "auto": Auto}
+
+
+def schedule_of(learner: Learner, settings: Settings) -> Every:
+    """Return the schedule of the settings; who learns nothing keeps samples only where they help to answer others."""
+    kind = SCHEDULES[settings.update]
+    keeps = learner.learns or (kind is Window and learner.compares)
+    return (kind if keeps else Every)(learner, settings.length)
 
 
 class Worker:

@@ -214,3 +214,22 @@ def test_episodic_forgets_before_each_batch():
     for x in stream:
         assert torch.equal(adapter(x), delta_tta.adapt(conv_net(), "tent+delta", lr=0.5)(x))
     assert adapter.signals.step == 3
+
+
+@pytest.mark.parametrize("update", ["auto", "slow", "window"])
+@pytest.mark.parametrize("method", ["source", "tta", "memo", "lame", "bn"])
+def test_who_learns_nothing_collects_nothing(method, update):
+    kept_for_the_answer = update == "window" and method in ("lame", "bn")
+    settings = {"mean": (0.5,) * 3, "std": (0.5,) * 3, "views": 2, "guard": "off"}
+    adapter = delta_tta.adapt(conv_net(), method, update=update, **settings)
+    twin = delta_tta.adapt(conv_net(), method, update="every", **settings)
+    for size in (8, 8, 10):
+        x = batches(1, size=3, shape=(3, size, size))[0]
+        if kept_for_the_answer and size == 10:
+            with pytest.raises(InputError, match="like the ones kept"):
+                adapter(x)
+            continue
+        answer = adapter(x)
+        assert adapter.signals.skipped is None
+        assert kept_for_the_answer or torch.equal(answer, twin(x))
+    assert (adapter.state_dict()["cache"] is not None) == kept_for_the_answer

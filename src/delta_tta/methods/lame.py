@@ -30,6 +30,9 @@ STOP = 1e-8
 class Lame(Answer):
     """Corrects each batch by itself; there is no state."""
 
+    compares = True
+    least_classes = 2
+
     def __init__(self, model: nn.Module, settings: Settings) -> None:
         super().__init__(model, settings)
         self._tap = FeatureTap(model, settings.features)

@@ -16,6 +16,8 @@ from .pixels import Pixels
 class WholeLearner(Learner):
     """A learner of its own kind, behind the contract of all."""
 
+    learns = True
+
     def __init__(self, subject: Subject, recipe: Recipe, settings: Settings) -> None:
         super().__init__(subject, recipe, settings)
         self._pixels = Pixels(subject.model, settings)
