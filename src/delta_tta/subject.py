@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +21,14 @@ from .words import WORDS
 OTHER_NORMS = (nn.GroupNorm, nn.LayerNorm, nn.modules.instancenorm._InstanceNorm)
 
 _adapted: WeakSet[nn.Module] = WeakSet()
+_alive: WeakValueDictionary[int, Subject] = WeakValueDictionary()
 
 
 class Subject:
     """Owns the swapped layers and the trained parameters, and remembers the source."""
 
     def __init__(self, model: nn.Module, recipe: Recipe, settings: Settings, ranks: Ranks | None = None) -> None:
+        _check_kind(model, recipe)
         if model in _adapted:
             raise ModelError("The model is being adapted already; call unload() on its adapter first.")
         self.model = model
@@ -40,17 +42,21 @@ class Subject:
 
         self._training = {module: module.training for module in model.modules()}
         self._requires_grad = {p: p.requires_grad for p in model.parameters()}
+        for other in _others():  # around a part of the model, or around more of it: it has changed these flags
+            self._training.update({m: mode for m, mode in other._training.items() if m in self._training})
+            self._requires_grad.update({p: on for p, on in other._requires_grad.items() if p in self._requires_grad})
         self._types = {name: p.dtype for name, p in self.parameters.items()}
         self._source = {name: p.detach().clone() for name, p in self.parameters.items()}
         if recipe.statistics != "source":
             kind = WORDS[recipe.statistics].build if recipe.whole is None else WORDS[recipe.whole].build.layers
             self._sites.swap(kind, settings, self.phase)
         _adapted.add(model)
+        _alive[id(self)] = self
         self._wide = recipe.trains == "norms"
         try:
-            model.requires_grad_(False)
-            for p in self.parameters.values():
-                p.requires_grad_(True)
+            trained = {p for one in _others() for p in one.parameters.values()}
+            for p in self._requires_grad:
+                p.requires_grad_(p in trained)
             self._widen({name: p.detach() for name, p in self.parameters.items()})
         except BaseException:
             self.unload(keep=False)
@@ -148,15 +154,18 @@ class Subject:
         if not keep:
             self.reset()
         for name, p in self.parameters.items():
-            p.data = p.data.to(self._types[name])
+            _give(p, p.data.to(self._types[name]))
         if keep:
             self._sites.bake()
         self._sites.restore()
+        _adapted.discard(self.model)
+        _alive.pop(id(self), None)
+        still = {p: False for one in _others() for p in one._requires_grad}
+        still.update({p: True for one in _others() for p in one.parameters.values()})
         for p, flag in self._requires_grad.items():
-            p.requires_grad_(flag)
+            p.requires_grad_(still.get(p, flag))
         for module, training in self._training.items():
             module.training = training and not keep
-        _adapted.discard(self.model)
         return self.model
 
     def move(self, fn: Callable[[Tensor], Tensor], move_modules: Callable[[], object]) -> None:
@@ -171,7 +180,19 @@ class Subject:
         """Train γ and β of batch norms in float32 at least: in half precision a small step is no step."""
         if self._wide and self._sites.originals:
             for name, p in self.parameters.items():
-                p.data = at_least_float32(values[name])
+                _give(p, at_least_float32(values[name]))
+
+
+def _others() -> list[Subject]:
+    """Return all that have not been unloaded."""
+    return [one for ref in _alive.valuerefs() if (one := ref()) is not None]
+
+
+def _give(p: nn.Parameter, value: Tensor) -> None:
+    """Give a parameter another value, perhaps of another type; a gradient that a user left there gets that type."""
+    own, p.grad = p.grad, None
+    p.data = value
+    p.grad = None if own is None else own.to(value.dtype)
 
 
 def _declared_parameters(model: nn.Module, recipe: Recipe, sites: NormSites) -> dict[str, nn.Parameter]:
@@ -186,6 +207,33 @@ def _declared_parameters(model: nn.Module, recipe: Recipe, sites: NormSites) -> 
     named = [(f"{name}.{part}", p) for name, m in layers.items() for part, p in m.named_parameters(recurse=False)]
     first_names = {p: name for name, p in reversed(named)}  # layers may share a parameter
     return {name: p for name, p in named if first_names[p] == name}
+
+
+def _check_kind(model: nn.Module, recipe: Recipe) -> None:
+    """Raise where the layers of a model, or of a part of it, cannot be replaced because they are layers no more."""
+    for name, module in model.named_modules():
+        graph = getattr(module, "graph", None) if isinstance(module, torch.fx.GraphModule) else None
+        if isinstance(module, torch.jit.ScriptModule):
+            # a part without batch norms, such as one that normalises the images, does no harm
+            adapts = recipe.statistics != "source" and _has_statistics(module)
+            if name and hasattr(module, "training") and not adapts:
+                continue
+            what = f"compiled by TorchScript ({type(module).__name__})"
+        elif type(module).__module__.startswith("torch.export.") or (
+            graph is not None and any(isinstance(node.target, torch._ops.OpOverload) for node in graph.nodes)
+        ):
+            what = "exported by torch.export"
+        else:
+            continue
+        raise ModelError(
+            f"{f'Layer {name!r}' if name else 'The model'} was {what}, so its layers can be neither replaced nor "
+            "trained. Give the nn.Module that it was made from; what unload(keep=True) returns can be compiled or "
+            "exported again."
+        )
+
+
+def _has_statistics(module: nn.Module) -> bool:
+    return any(name.endswith("running_mean") for name, _ in module.named_buffers())
 
 
 def _check(model: nn.Module, recipe: Recipe, sites: NormSites, parameters: dict[str, nn.Parameter]) -> None:

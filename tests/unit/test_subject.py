@@ -6,7 +6,7 @@ from torch import nn
 
 import delta_tta
 from delta_tta import InputError, ModelError
-from nets import batches, conv_net, same_state
+from nets import batches, conv_net, group_norm, same, same_state, snapshot
 from sentences import SCHEDULES, make
 
 ALL = [
@@ -216,3 +216,113 @@ def test_layers_that_are_passed_by(method, kind, what):
     assert adapter.signals.step == 0
     adapter.unload()
     assert net(x).isfinite().all()
+
+
+def scripted(net):
+    return torch.jit.script(net.eval())
+
+
+COMPILED = {
+    "script": (scripted, "compiled by TorchScript"),
+    "trace": (lambda net: torch.jit.trace(net.eval(), batches(1)[0]), "compiled by TorchScript"),
+    "freeze": (lambda net: torch.jit.freeze(scripted(net)), "compiled by TorchScript"),
+    "export": (lambda net: torch.export.export(net.eval(), (batches(1)[0],)).module(), "exported by torch.export"),
+    "unflatten": (
+        lambda net: torch.export.unflatten(torch.export.export(net.eval(), (batches(1)[0],))),
+        "exported by torch.export",
+    ),
+}
+RGB = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
+uses_torch_jit = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+
+@uses_torch_jit
+@pytest.mark.parametrize("how", COMPILED)
+def test_a_model_whose_layers_are_layers_no_more(how):
+    compiled, what = COMPILED[how]
+    net = compiled(conv_net())
+    for method in ("tent", "source", "cotta"):
+        with pytest.raises(ModelError, match=rf"The model was {what}.*Give the nn.Module that it was made from"):
+            delta_tta.adapt(net, method, **RGB)
+    with pytest.raises(ModelError, match=f"Layer '0' was {what}"):
+        delta_tta.adapt(nn.Sequential(net, nn.BatchNorm1d(5)), "tent")
+
+
+@uses_torch_jit
+def test_parts_that_torch_has_compiled_without_norm_layers_do_no_harm():
+    adapter = make("tent+delta", net=nn.Sequential(scripted(nn.Hardtanh(-1.0, 1.0)), conv_net()))
+    twin = make("tent+delta", net=nn.Sequential(nn.Hardtanh(-1.0, 1.0), conv_net()))
+    assert all(torch.equal(adapter(x), twin(x)) for x in batches(3))
+    traced = make("tent+delta", net=nn.Sequential(nn.Hardtanh(-1.0, 1.0), torch.fx.symbolic_trace(conv_net())))
+    twin.reset()
+    assert all(torch.equal(traced(x), twin(x)) for x in batches(3))
+    x = batches(1)[0]
+    assert torch.equal(make("source", net=nn.Sequential(scripted(conv_net())))(x), conv_net().eval()(x))
+
+
+@pytest.mark.parametrize("method", ["tent", "tent+delta+lame", "eta", "pl", "cotta", "memo", "lame"])
+@pytest.mark.parametrize("update", ["every", "auto"])
+def test_a_single_class_is_refused(method, update):
+    adapter = make(method, {"update": update}, conv_net(classes=1))
+    for call in (adapter, adapter.predict):
+        with pytest.raises(InputError, match=r"at least two classes, but got shape \(\d, 1\)"):
+            call(batches(1, size=4)[0])
+    assert adapter.signals.step == 0
+
+
+@pytest.mark.parametrize("method", ["source", "tta", "bn", "tema"])
+def test_a_single_class_will_do_where_probabilities_are_not_asked_for(method):
+    adapter = make(method, net=conv_net(classes=1))
+    assert all(adapter(x).shape == (12, 1) for x in batches(3))
+
+
+@pytest.mark.parametrize(
+    ("method", "dtype"),
+    [(method, dtype) for method in ("tent", "tent+delta") for dtype in (torch.float32, torch.bfloat16)]
+    + [("cotta", torch.float32)],
+)
+def test_gradients_of_the_user_stay(method, dtype):
+    net = conv_net().to(dtype)
+    for i, p in enumerate(net.parameters()):
+        p.grad = torch.full_like(p, i)
+    adapter, twin = make(method, net=net), make(method, net=conv_net().to(dtype))
+    for x in batches(3, dtype=dtype):
+        assert torch.equal(adapter(x), twin(x))
+        assert all(torch.equal(p.grad, torch.full_like(p, i)) for i, p in enumerate(net.parameters()))
+    assert adapter.signals.loss is not None
+    adapter.unload()
+    assert all(p.grad.dtype == p.dtype == dtype for p in net.parameters())
+
+
+@pytest.mark.parametrize("outer_first", [False, True])
+@pytest.mark.parametrize("order", ["inner, outer", "outer, inner"])
+@pytest.mark.parametrize(("norm", "inner"), [(nn.BatchNorm2d, "source"), (group_norm, "tent")])
+def test_adapters_around_a_part_and_the_whole_give_back_what_was_there(norm, inner, order, outer_first):
+    net = nn.Sequential(conv_net(norm), nn.Linear(5, 5), nn.BatchNorm1d(5))
+    net[0][0].weight.requires_grad_(False)
+    net[0][6].eval()
+    flags = [p.requires_grad for p in net.parameters()]
+    modes, values = [m.training for m in net.modules()], snapshot(net)
+    outer = "source" if outer_first and inner == "source" else "tent"
+    kinds = [("outer", net, outer), ("inner", net[0], inner)]
+    adapters = {name: make(method, net=part) for name, part, method in (kinds if outer_first else kinds[::-1])}
+    first, second = (adapters[name] for name in order.split(", "))
+    x = batches(1)[0]
+    for adapter in (first, second, first):
+        assert adapter(x).isfinite().all()
+    first.unload()
+    assert second(x).isfinite().all()
+    second.unload()
+    assert [p.requires_grad for p in net.parameters()] == flags
+    assert [m.training for m in net.modules()] == modes
+    assert same(snapshot(net), values)
+
+
+def test_an_adapter_goes_on_when_the_one_that_learns_nothing_is_unloaded():
+    net, twin = nn.Sequential(conv_net()), make("tent+delta", net=nn.Sequential(conv_net()))
+    around = make("source", net=net)
+    inside = make("tent+delta", net=net[0])
+    a, b = batches(2)
+    assert torch.equal(inside(a), twin(a))
+    around.unload()
+    assert torch.equal(inside(b), twin(b))

@@ -116,8 +116,8 @@ class NormSites:
 
     def restore(self) -> None:
         """Put the original layers back."""
-        for name, layer in self.originals.items():
-            self._put(name, layer)
+        for name in self.replacements:
+            self._put(name, self.originals[name])
         self.replacements = {}
 
     def bake(self) -> None:
