@@ -13,7 +13,7 @@ from .digests import architecture
 from .distributed import Ranks
 from .errors import InputError, ModelError
 from .norms import AdaptiveNorm, NormSites, Phase
-from .norms.statistics import at_least_float32, follow
+from .norms.statistics import at_least_float32, changed_since, follow
 from .recipe import Recipe
 from .settings import Settings
 from .words import WORDS
@@ -98,16 +98,16 @@ class Subject:
     def _run_first(self, x: Tensor) -> object:
         """Run the model on a copy, and look at what it does to its own tensors and layers."""
         copy = x.clone()
-        met: list[tuple[str, Tensor, int]] = []
-        before = copy._version
+        untouched = copy._version
+        met: list[tuple[str, Tensor, int | None]] = []
         self.phase.met = met if self.parameters else None  # without a gradient nobody needs the features afterwards
         try:
             with self._sites.must_be_reached():
                 y = self.model(copy)
         finally:
             self.phase.met = None
-        self._writes = copy._version != before or not torch.equal(copy, x)  # changes through .data are not counted
-        changed = (name for name, features, version in met if features._version != version)
+        self._writes = copy._version != untouched or not torch.equal(copy, x)  # changes through .data are not counted
+        changed = (name for name, features, before in met if changed_since(features, before))
         self.overwritten = self.overwritten or next(changed, None)
         self._looked.add(torch.is_grad_enabled())
         return y

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..answers import Answer
 from ..errors import InputError, ModelError, nearest
-from ..norms.statistics import at_least_float32
+from ..norms.statistics import at_least_float32, changed_since, changes
 from ..settings import Settings
 from ..words import word
 
@@ -105,10 +105,12 @@ class FeatureTap:
                 "input to take: features='...'."
             )
         self._seen: Tensor | None = None
+        self._changes: int | None = None
         self._hooks = [layer.register_forward_pre_hook(self._note) for layer in taps]
 
     def _note(self, layer: nn.Module, inputs: tuple[Any, ...]) -> None:
         self._seen = inputs[0].detach()
+        self._changes = changes(inputs[0])
 
     def take(self, count: int) -> Tensor:
         """Return the features of the last batch, (B, D), in float32 or better."""
@@ -118,6 +120,11 @@ class FeatureTap:
             raise InputError(
                 f"Expected features for {count} samples at the classifier's input, but {came}. Name the layer whose "
                 "input to take: features='...'."
+            )
+        if changed_since(seen, self._changes):
+            raise InputError(
+                "The model changes the input of its classifier in place after the classifier has run, and LAME "
+                "compares that input. Let it compute a new tensor, such as h * 3 instead of h.mul_(3)."
             )
         return at_least_float32(seen).flatten(1)
 

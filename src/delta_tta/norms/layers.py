@@ -17,7 +17,7 @@ from ..errors import InputError
 from ..settings import Settings
 from ..words import word
 from .shift import sums
-from .statistics import Observation, at_least_float32, batch_moments, follow
+from .statistics import Observation, at_least_float32, batch_moments, changes, follow
 from .tbr import Renormalise, eval_norm, renormalise_by_terms
 
 Tail = Callable[[_BatchNorm, Tensor], Tensor]
@@ -52,7 +52,7 @@ class Phase:
     reach = 1.0
     sums: list[tuple[AdaptiveNorm, Tensor]] | None = None
     reached = False
-    met: list[tuple[str, Tensor, int]] | None = None
+    met: list[tuple[str, Tensor, int | None]] | None = None
     empty = False  # this rank has no sample, and runs a row that does not count
     now: Literal["frozen", "observing", "replaying", "source"] = "frozen"
 
@@ -101,8 +101,8 @@ class AdaptiveNorm(nn.Module):
             ) from error
         self._rank = x.dim()
         self._phase.reached = True
-        if self._phase.met is not None and not torch.compiler.is_compiling() and not x.is_inference():
-            self._phase.met.append((self._name, x, x._version))
+        if self._phase.met is not None:
+            self._phase.met.append((self._name, x, changes(x)))
 
     def as_source(self, x: Tensor) -> Tensor:
         """Normalise as the original layer does in eval mode."""

@@ -92,6 +92,17 @@ def _moments_of_planes(x: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat(means), torch.cat(scales).pow_(-2)
 
 
+def changes(x: Tensor) -> int | None:
+    """Return how often x was changed in place; None where nobody counts."""
+    return None if torch.compiler.is_compiling() or x.is_inference() else x._version
+
+
+def changed_since(x: Tensor, before: int | None) -> bool:
+    """Whether x was changed in place since `changes` returned `before`, as far as that is known."""
+    now = changes(x)
+    return before is not None and now is not None and now != before
+
+
 def overwritten(layer: str) -> str:
     """Return the message of an error about features that are needed, and that the model has changed."""
     return (
@@ -111,8 +122,7 @@ class Observation:
     def __init__(self, x: Tensor, eps: float, ranks: Ranks | None = None, empty: bool = False, layer: str = "") -> None:
         self._x: Tensor | None = x.detach()
         self._layer = layer
-        counted = not torch.compiler.is_compiling() and not x.is_inference()
-        self._version = x._version if counted else None  # how often x was changed in place before
+        self._changes = changes(x)
         self.eps = eps
         self.ranks, self.empty = ranks, empty
         self._statistics: tuple[Tensor, Tensor] | None = None
@@ -135,7 +145,7 @@ class Observation:
 
     def check(self) -> None:
         """Raise if the features were changed before they were measured."""
-        if self._version is not None and self._x is not None and self._x._version != self._version:
+        if self._x is not None and changed_since(self._x, self._changes):
             raise ModelError(overwritten(self._layer))
 
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:

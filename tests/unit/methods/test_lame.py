@@ -114,3 +114,19 @@ def test_learning_does_not_see_the_corrected_answers():
     for x in batches(4, shape=(6,)):
         assert not torch.equal(plain(x), corrected(x))
         assert plain.signals.loss == corrected.signals.loss
+
+
+def test_features_that_the_model_changes_after_the_classifier_are_refused():
+    class Overwriting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(6, 4)
+
+        def forward(self, x):
+            h = x.relu()
+            y = self.head(h)
+            h.zero_()
+            return y
+
+    with pytest.raises(InputError, match="changes the input of its classifier in place"):
+        delta_tta.adapt(Overwriting(), "lame")(torch.randn(8, 6))
