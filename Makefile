@@ -4,7 +4,7 @@ BIN := .venv/bin
 LIGHT := .venv/.light
 READY := .venv/.ready
 
-.PHONY: help setup demo test examples lint format docs bench prove soak campaign audit train clean
+.PHONY: help setup demo test examples lint format docs bench prove soak campaign faults audit train clean
 
 help:            ## show what can be made
 	@grep -E '^[a-z]+: .*##|^[a-z]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -63,6 +63,9 @@ soak: setup      ## 100,000 small batches, twice: memory, decay, the same bits (
 
 campaign: setup  ## tens of thousands of bad batches, and how they ended (about 8 minutes)
 	$(BIN)/python -m pytest -n 0 --hypothesis-profile=campaign tests/unit/test_bad_inputs.py
+
+faults: setup    ## kill -9 of run and reproduce at 25 random moments each, while the store is half full (about 5 minutes)
+	folder=$$(mktemp -d) && $(BIN)/python tests/e2e/kills.py $$folder 25 25 10; code=$$?; rm -rf $$folder; exit $$code
 
 audit:           ## ask PyPI for known vulnerabilities of the pinned versions, in an environment of its own
 	$(PYTHON) -m venv --clear .audit
