@@ -32,7 +32,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ),
         (
             "proving_ground.py",
-            ["bn", "--quick", "--samples", "24", "--networks", "ResNet-20, CIFAR-10", "--workers", "0"],
+            ["bn", "--quick", "--samples", "10", "--networks", "ResNet-20, CIFAR-10", "--workers", "0"],
             "| ResNet-20, CIFAR-10 | 18 |",
         ),
     ],

@@ -21,7 +21,7 @@ from nets import randomise_statistics
 from vision import torchvision
 
 pytestmark = pytest.mark.xdist_group("paper grounds")  # what they share is made once
-QUICK = ["--samples", "2", "--workers", "0", "--json"]
+QUICK = ["--samples", "1", "--workers", "0", "--json"]
 DRAW = np.random.default_rng(0)
 
 

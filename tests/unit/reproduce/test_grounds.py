@@ -78,7 +78,7 @@ def filled(store, where, spec):
 @pytest.mark.parametrize("which", EXHIBITS)
 def test_an_exhibit_has_numbers_everywhere_or_says_why_not(which, name, places, tmp_path):
     where, spec = on(name, places), EXHIBITS[which]
-    where = dataclasses.replace(where, seeds=where.seeds[:2], corruptions=where.corruptions[:2])
+    where = dataclasses.replace(where, seeds=where.seeds[:1], corruptions=where.corruptions[:2])
     why = spec.why_not(where)
     if why:
         assert why.endswith(".")
