@@ -54,7 +54,7 @@ examples: setup  ## install what the examples need (transformers, datasets, ligh
 	$(BIN)/python -m pytest -n 2 tests/e2e/test_examples.py
 
 DEVELOPMENT ?= development
-prove: setup     ## methods over all development networks, 15 minutes; DEVELOPMENT=FOLDER has their weights and images
+prove: setup     ## methods over all development networks, the quick size; DEVELOPMENT=FOLDER has their weights and images
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[development]'
 	$(BIN)/python benchmarks/proving_ground.py --quick --development $(DEVELOPMENT)
 

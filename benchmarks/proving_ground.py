@@ -5,8 +5,8 @@
 
 METHOD is written as for `adapt`; "@ours" behind it takes our defaults where an experiment follows the paper. Every cell
 is compared with Source and with the paper's tent+delta on the same stream. Prints Markdown, draws a picture, keeps
-every run in a store and goes on where it was stopped. `--quick` takes about a quarter of an hour on two cores, the
-standard size about three hours, `--full` a night. The networks: benchmarks/development.py.
+every run in a store and goes on where it was stopped. `--quick` is meant for a quarter of an hour on two cores, the
+standard size for three hours, `--full` for a night. The networks: benchmarks/development.py.
 """
 
 from __future__ import annotations
