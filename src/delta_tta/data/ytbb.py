@@ -1,6 +1,6 @@
 """The classes of YouTube-BoundingBoxes (Real et al. 2017), of which the paper's YTBB-sub has 21.
 
-Neither the paper nor its authors' code says which 21 of the 23 they are, nor in which order.
+Neither the paper nor the README of its authors' program says which 21 of the 23 they are, nor in which order.
 """
 
 from __future__ import annotations
