@@ -19,15 +19,8 @@ from delta_tta.bench.differences import standard_error
 from delta_tta.bench.experiment import FAMILIES, Cell, Place
 from delta_tta.corruptions.constants import TYPES
 from delta_tta.streams import StreamSpec
+from proving_ground import STREAMS as SCENARIOS
 
-SCENARIOS = (
-    StreamSpec("IS+CB"),
-    StreamSpec("DS+CB", rho=1.0),
-    StreamSpec("DS+CB", rho=0.1),
-    StreamSpec("DS+CB", rho=0.01),
-    StreamSpec("IS+CI", pi=0.05),
-    StreamSpec("DS+CI", rho=0.5, pi=0.05),
-)
 SHORT = 1000
 """Images of a stream; in the first table and with batches of 200 all 2,000."""
 BASELINES = ("source", "bn", "tema", "tent", "pl", "ent-w", "eta", "lame", "tent+delta+lame")

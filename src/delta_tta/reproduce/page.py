@@ -62,7 +62,7 @@ def _grounds(data: str, model: str) -> list[Ground]:
         if ground.place.data == data:
             other = ground.place.model != model
             place = dataclasses.replace(ground.place, model=model) if other else ground.place
-            words = f"{ground.words}, with {model}" if other else ground.words
+            words = ground.words.replace("our ResNet-20", model) if other else ground.words
             found.append(dataclasses.replace(ground, place=place, words=words))
     return found
 

@@ -29,11 +29,6 @@ def needs_corruptions(ground: Ground) -> str:
     return f"{ground.stands_for} has no corruptions. Take --on demo, cifar100, cifar100-c or imagenet-c."
 
 
-def always(ground: Ground) -> str:
-    """No ground lacks it."""
-    return ""
-
-
 def needs_ground(*names: str) -> WhyNot:
     """Return what says that an exhibit is about other data."""
 
