@@ -4,7 +4,7 @@ Weights and images that are not shipped lie in one folder, --development or $DEL
 
     nets/resnet32-cifar10-option-a.safetensors, nets/resnet44-cifar10-option-a.safetensors   akamaster's, CIFAR-10
     nets/resnet26-gn-cifar10.safetensors                                                     zhangmarvin's, GroupNorm
-    nets/wrn28-2-cifar100.safetensors                                                        tools/train_cifar.py
+    nets/resnet20x2-cifar100.safetensors                                                     tools/train_cifar.py
     data/cifar100_test.npz                                                                   images, labels
     data/imagenet-val-2000/WNID/*.JPEG                          two ImageNet validation images a class, 256 × 256
 
@@ -56,12 +56,12 @@ class Network:
 def networks(folder: Path, side: int = SIDE) -> tuple[list[Network], list[str]]:
     """Return the networks that can be had, and of each that cannot, why."""
     nets, cifar100 = folder / "nets", folder / "data" / "cifar100_test.npz"
-    wide = nets / "wrn28-2-cifar100.safetensors"
+    wide = nets / "resnet20x2-cifar100.safetensors"
     asked: list[tuple[str, list[Path], Network]] = [
         ("ResNet-20, CIFAR-10", [], Network("ResNet-20, CIFAR-10", 10, Place())),
         *(_public(nets, name, kind, file, cost, norm) for name, kind, file, cost, norm in PUBLIC),
         _cifar100("ResNet-20, CIFAR-100", cifar100, "resnet20-cifar100", None),
-        _cifar100("WRN-28-2, CIFAR-100, AugMix", cifar100, "wrn28-2", wide, cost=5.0),
+        _cifar100("ResNet-20×2, CIFAR-100, AugMix", cifar100, "resnet20x2", wide, cost=2.6),
     ]
     found, missing = [], []
     for name, files, network in asked:

@@ -43,7 +43,7 @@ FIRST = 256
 """Samples of the beginning of a stream that are looked at by themselves."""
 HARM = 0.5
 """Points below which a cell counts as harmed."""
-EXPENSIVE = 4.0
+EXPENSIVE = 2.0
 """Networks of at least this cost get fewer cells and shorter streams."""
 
 
@@ -72,9 +72,9 @@ class Scale:
         return dataclasses.replace(
             self,
             corruptions=min(self.corruptions, 4 if self.corruptions > 4 else 2),
-            streams=FEW if len(self.streams) > len(FEW) else self.streams[:2],
+            streams=FEW,
             seeds=self.seeds[:1],
-            samples=self.samples // 2,
+            samples=min(self.samples, 640),
             sizes=self.sizes[:1],
             single=0,
         )
@@ -82,7 +82,7 @@ class Scale:
 
 SCALES = {
     "quick": Scale(2, FEW, (2020,), 640, (16,), 0),
-    "standard": Scale(4, STREAMS, (2020, 2021), 2000, (16, 200), 300),
+    "standard": Scale(4, STREAMS, (2020, 2021), 1000, (16, 200), 300),
     "full": Scale(15, STREAMS, (2020, 2021, 2022, 2023), 2000, (16, 200), 1000),
 }
 SPLITS = {"test": (*FAMILIES, *(name for name in TYPES if name not in FAMILIES)), "validation": VALIDATION}
@@ -229,6 +229,7 @@ def options() -> argparse.Namespace:
     sizes.add_argument("--full", action="store_const", dest="scale", const="full")
     parser.add_argument("--split", choices=SPLITS, default="test", help="which corruptions (default: test)")
     parser.add_argument("--networks", nargs="+", metavar="NAME", help="only those whose name holds one of these")
+    parser.add_argument("--seeds", type=int, help="how many, at most what the size says")
     parser.add_argument("--samples", type=int, help="of each stream, instead of what the size says")
     parser.add_argument("--out", type=Path, default=Path("proving-ground.png"), help="the picture")
     parser.add_argument("--store", type=Path, default=Path("proving-ground.db"))
@@ -246,6 +247,8 @@ def main() -> None:
     if given.networks:
         found = [one for one in found if any(part.lower() in one.name.lower() for part in given.networks)]
     scale = SCALES[given.scale]
+    if given.seeds:
+        scale = dataclasses.replace(scale, seeds=scale.seeds[: given.seeds])
     if given.samples:
         scale = dataclasses.replace(scale, samples=given.samples, single=min(given.samples, scale.single))
     asked = list(cases(found, scale, SPLITS[given.split]))

@@ -28,21 +28,22 @@ class BasicBlock(nn.Module):
 
 
 class CifarResNet(nn.Module):
-    """Three stages of basic blocks with 16, 32 and 64 channels; the depth is 6n + 2."""
+    """Three stages of basic blocks with 16, 32 and 64 channels times `width`; the depth is 6n + 2."""
 
-    def __init__(self, depth: int = 20, classes: int = 10) -> None:
+    def __init__(self, depth: int = 20, classes: int = 10, width: int = 1) -> None:
         super().__init__()
         if depth < 8 or (depth - 2) % 6:
             raise ModelError(f"Expected a depth of 6n + 2 (20, 32, 44, 56, ...), but got {depth}.")
-        self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(16)
-        blocks, width = [], 16
-        for stage, outputs in enumerate((16, 32, 64)):
+        inputs = 16 * width
+        self.conv1 = nn.Conv2d(3, inputs, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(inputs)
+        blocks = []
+        for stage, planes in enumerate((16, 32, 64)):
             for i in range((depth - 2) // 6):
-                blocks.append(BasicBlock(width, outputs, stride=2 if stage and not i else 1))
-                width = outputs
+                blocks.append(BasicBlock(inputs, planes * width, stride=2 if stage and not i else 1))
+                inputs = planes * width
         self.blocks = nn.Sequential(*blocks)
-        self.fc = nn.Linear(width, classes)
+        self.fc = nn.Linear(inputs, classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -26,6 +26,7 @@ CIFAR100 = Normalisation((0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762), "CI
 
 ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
     **{f"resnet{depth}": partial(CifarResNet, depth) for depth in (20, 32, 44, 56, 110)},
+    "resnet20x2": partial(CifarResNet, 20, width=2),
     **{f"wrn{depth}-{width}": partial(WideResNet, depth, width) for depth, width in ((16, 2), (28, 2), (40, 2))},
     "resnext29": CifarResNeXt,
     **{f"resnet{depth}-a": partial(PlainResNet, depth) for depth in (20, 32, 44, 56, 110)},
