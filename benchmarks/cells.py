@@ -13,10 +13,6 @@ from delta_tta.bench.lab import Lab
 from delta_tta.bench.runner import Plan, Tally, default_cache, run
 from delta_tta.bench.store import Store
 from delta_tta.commands.executing import engine_maker
-from delta_tta.settings import CAUTIOUS
-
-OURS = tuple(CAUTIOUS.items())
-"""An experiment behaves as the paper does unless told otherwise."""
 
 
 def with_seed(cell: Cell, seed: int) -> Cell:

@@ -1,12 +1,12 @@
 """The proving ground: methods over all development networks, corruptions and clean images, streams and batch sizes.
 
-    python benchmarks/proving_ground.py tent+delta tent+delta@ours --quick
+    python benchmarks/proving_ground.py tent+delta anchored+sticky --quick
     python benchmarks/proving_ground.py --split validation METHOD ...     to choose; the test corruptions are to report
 
-METHOD is written as for `adapt`; "@ours" behind it takes our defaults where an experiment follows the paper. Every cell
-is compared with Source and with the paper's tent+delta on the same stream. Prints Markdown, draws a picture, keeps
-every run in a store and goes on where it was stopped. `--quick` is meant for a quarter of an hour on two cores, the
-standard size for three hours, `--full` for a night. The networks: benchmarks/development.py.
+METHOD is written as for `adapt`; without one it is what `adapt(model)` takes. Every cell is compared with Source and
+with the paper's tent+delta on the same stream. Prints Markdown, draws a picture, keeps every run in a store and goes on
+where it was stopped. `--quick` is meant for a quarter of an hour on two cores, the standard size for three hours,
+`--full` for a night. The networks: benchmarks/development.py.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cells import OURS, results
+from cells import results
+from delta_tta.adapt import RECOMMENDED
 from delta_tta.bench.differences import standard_error
 from delta_tta.bench.evaluate import Result
 from delta_tta.bench.experiment import CLEAN, FAMILIES, Cell
 from delta_tta.corruptions.constants import TYPES, VALIDATION
+from delta_tta.recipe import parse
 from delta_tta.report.pictures import draw
 from delta_tta.report.shown import Figure, Panel, Series
 from delta_tta.streams import StreamSpec
@@ -105,15 +107,13 @@ class Case:
 
     def cell(self, method: str) -> Cell:
         """Return the run of a method."""
-        name, _, ours = method.partition("@")
         few = self.network.few if self.stream.dependent or self.stream.imbalanced else None
         return Cell(
             few or self.network.place,
-            name,
+            method,
             self.stream,
             (self.corruption,),
             batch_size=self.batch_size,
-            settings=OURS if ours else (),
             samples=self.samples,
         )
 
@@ -218,12 +218,12 @@ def picture(made: dict[str, Sequence[Gain]]) -> Figure:
 
 def takes(method: str, network: Network) -> bool:
     """Whether a method can run on a network: statistics of batches need batch norms."""
-    return network.norm == "batch" or method.partition("@")[0] in ("source", "lame")
+    return network.norm == "batch" or parse(method).statistics == "source"
 
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("methods", nargs="*", default=["tent+delta", "tent+delta@ours", "tent+delta-b@ours"])
+    parser.add_argument("methods", nargs="*", default=[RECOMMENDED])
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument("--quick", action="store_const", dest="scale", const="quick", default="standard")
     sizes.add_argument("--full", action="store_const", dest="scale", const="full")

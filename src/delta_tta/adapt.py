@@ -1,4 +1,4 @@
-"""The entry: adapt(model, "tent+delta")."""
+"""The entry: adapt(model), or adapt(model, "tent+delta")."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from . import methods  # noqa: F401  (they register their words)
 from .adapter import Adapter
@@ -14,15 +15,18 @@ from .errors import ModelError, SettingError
 from .recipe import parse
 from .settings import make_settings
 
+RECOMMENDED = "tent+anchored+dot+sticky"
+WITHOUT_BATCH_NORM = "source+sticky"
+"""What `adapt(model)` does with a model, and with one that has no batch norm."""
+
 
 def adapt(
     model: nn.Module,
-    method: str,
+    method: str | None = None,
     preset: str | None = None,
     *,
     source: Iterable[Tensor] | None = None,
     process_group: Any = None,
-    paper: bool = False,
     **settings: Any,
 ) -> Adapter:
     """Wrap a trained classifier so that it adapts to the stream while it predicts.
@@ -30,14 +34,14 @@ def adapt(
     Args:
         model: any classifier that returns logits (B, K). Its batch norm layers are replaced in place until
             `unload`.
-        method: an objective and its parts in the paper's notation, such as "tent+delta"; `methods()` lists them.
+        method: an objective and its parts in the paper's notation, such as "tent+delta"; `methods()` lists them. None
+            takes the one we recommend: `RECOMMENDED`, or `WITHOUT_BATCH_NORM` where the model has none.
         preset: the paper's settings for "cifar10-c", "cifar100-c", "imagenet-c", "imagenet-r" or "ytbb-sub". Without
             one, ImageNet-C's apply.
         source: for "eata" alone: images of the training distribution, as the model takes them, in batches (a tensor, or
             a loader of images or of (images, labels)).
         process_group: adapt together with the processes of this group of torch.distributed; `sync=True` takes the
             default group. All of them call the adapter the same number of times.
-        paper: behave exactly as the paper describes, without the caution that our defaults add (see `PAPER`).
         **settings: any field of `Settings`, over the preset's. Those that a method does not use are ignored, so that
             one call serves many methods.
 
@@ -45,7 +49,7 @@ def adapt(
         >>> import torch, delta_tta
         >>> net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(),
         ...                           torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 10))
-        >>> model = delta_tta.adapt(net, "tent+delta", lr=1e-3)
+        >>> model = delta_tta.adapt(net)
         >>> model(torch.randn(16, 3, 8, 8)).shape
         torch.Size([16, 10])
         >>> model.signals.step
@@ -55,12 +59,12 @@ def adapt(
         raise ModelError(f"Expected `model` to be a torch.nn.Module, but got {type(model).__name__}.")
     if isinstance(model, Adapter):
         raise ModelError("The model is an adapter already; call unload() on it first.")
-    recipe = parse(method)
+    recipe = parse(recommended(model) if method is None else method)
     if process_group is not None:
         if settings.get("sync") is False:
             raise SettingError("Expected `sync` not to be False together with a `process_group`.")
         settings = {**settings, "sync": True}
-    chosen = make_settings(preset, settings, recipe.first, paper)
+    chosen = make_settings(preset, settings, recipe.first, recipe.statistics == "anchored")
     if chosen.prior > 0 and str(recipe) != "bn":
         raise SettingError(f"Setting `prior` belongs to method 'bn', but the method is '{recipe}'.")
     ranks = None
@@ -71,3 +75,9 @@ def adapt(
         ranks = Ranks(process_group)
         ranks.require_same(f"{recipe} {chosen}", model.state_dict())
     return Adapter(model, recipe, chosen, source, ranks)
+
+
+def recommended(model: nn.Module) -> str:
+    """Return the method that `adapt(model)` takes."""
+    has_statistics = any(isinstance(m, _BatchNorm) and m.running_mean is not None for m in model.modules())
+    return RECOMMENDED if has_statistics else WITHOUT_BATCH_NORM

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -15,10 +15,12 @@ from . import state as states
 from .distributed import Ranks
 from .errors import InputError, StateError
 from .learner import Learner
+from .norms.statistics import at_least_float32
 from .recipe import Recipe
 from .schedules import Worker, schedule_of
 from .settings import Settings
 from .signals import Outcome, Signals
+from .sticky import Sticky
 from .subject import Subject
 from .watch import watch_over
 from .words import WORDS
@@ -64,6 +66,7 @@ class Adapter(nn.Module):
                 raise
         self._schedule = schedule_of(self._learner, settings)
         self._watch = self._learner.watch = watch_over(settings, self._learner, self._schedule)
+        self._filter: Sticky | None = None if recipe.filter is None else WORDS[recipe.filter].build(settings.filter)
         self._worker = Worker()
         self._signals = Signals()
         self._unloaded = False
@@ -72,8 +75,14 @@ class Adapter(nn.Module):
         self.register_load_state_dict_post_hook(_expect_no_more)  # type: ignore[no-untyped-call]  # torch does not type it
 
     @_never_compiled
-    def forward(self, images: Tensor) -> Tensor:
-        """Return the logits (B, K) of a batch, and learn from it."""
+    def forward(self, images: Tensor, stream: Hashable | Sequence[Hashable] | Tensor = None) -> Tensor:
+        """Return the logits (B, K) of a batch, and learn from it.
+
+        Args:
+            images: the batch, in the order of time.
+            stream: which camera or video the batch comes from, or, as a list or tensor, each of its samples; for
+                "+sticky", which keeps them apart. Other methods have no use for it.
+        """
         with self._together():
             self._worker.wait()
             x, wrong = self._checked(images)
@@ -84,10 +93,16 @@ class Adapter(nn.Module):
                 logits, update = self._schedule.answer(x.clone() if background else x, later=background)
             else:
                 logits, update = self._learner.refuse(x, wrong)
+            after = None
+            if self._filter is not None:
+                logits, after = self._filtered(logits, stream)
             step, samples = self._signals.step + 1, self._signals.samples + len(x)
 
             def learn() -> None:
-                self._signals = self._counted(update(), step, samples)
+                done = update()
+                if self._filter is not None and after is not None and wrong is None:
+                    self._filter.commit(after)
+                self._signals = self._counted(done, step, samples)
 
             if background:
                 self._signals = self._counted(Outcome(), step, samples)
@@ -96,11 +111,12 @@ class Adapter(nn.Module):
                 learn()
         return logits
 
-    def predict(self, images: Tensor) -> Tensor:
+    def predict(self, images: Tensor, stream: Hashable | Sequence[Hashable] | Tensor = None) -> Tensor:
         """Return the logits of a batch with what was learnt so far, and learn nothing."""
         with self._together():
             self._worker.wait()
-            return self._learner.predict(self._checked(images)[0])
+            logits = self._learner.predict(self._checked(images)[0])
+            return logits if self._filter is None else self._filtered(logits, stream)[0]
 
     @property
     def signals(self) -> Signals:
@@ -126,7 +142,6 @@ class Adapter(nn.Module):
                 self._worker.wait()
             finally:
                 self._restore_source()
-                self._learner.average(False)
                 if self._watch is not None:
                     self._watch.reset()
                 self._signals = Signals()
@@ -145,7 +160,7 @@ class Adapter(nn.Module):
                     "A plain BatchNorm cannot mix source and batch statistics as prior > 0 does; "
                     "unload() without keep, or adapt with 'tema'."
                 )
-            outside = "memo" if self.recipe.whole == "memo" else self.recipe.answer
+            outside = "memo" if self.recipe.whole == "memo" else self.recipe.answer or self.recipe.filter
             if keep and outside is not None:
                 raise StateError(
                     f"What '{outside}' does to the answers is no part of the model, so a plain model cannot hold it; "
@@ -177,6 +192,7 @@ class Adapter(nn.Module):
                 "step": self._signals.step,
                 "samples": self._signals.samples,
                 "guard": {} if self._watch is None else self._watch.memory(),
+                "filter": {} if self._filter is None else self._filter.remembered(),
                 **states.capture(self._learner, self._schedule),
             }
         state = states.seal(state)
@@ -191,10 +207,13 @@ class Adapter(nn.Module):
         with self._turn():
             self._worker.wait()
             states.check(state_dict, self.recipe, self.settings, self._learner)
+            states.check_filter(state_dict, self._filter)
             self._restore_source()
             states.restore(state_dict, self._learner, self._schedule)
             if self._watch is not None:
-                self._watch.remember(state_dict["guard"], state_dict["step"])
+                self._watch.remember(state_dict["guard"])
+            if self._filter is not None:
+                self._filter.recall(state_dict["filter"])
             found = Outcome(frequencies=self._learner.frequencies())
             self._signals = self._counted(found, state_dict["step"], state_dict["samples"])
 
@@ -215,8 +234,8 @@ class Adapter(nn.Module):
         return self
 
     def extra_repr(self) -> str:
-        """Show the method."""
-        return f"method='{self.recipe}'"
+        """Show the method, and what its words mean."""
+        return f"method='{self.recipe}': {self.recipe.in_words()}"
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -237,14 +256,33 @@ class Adapter(nn.Module):
     def _counted(self, outcome: Outcome, step: int, samples: int) -> Signals:
         watch = self._watch
         refused, rollbacks = (0, 0) if watch is None else (watch.refused, watch.rollbacks)
-        dependent = self._learner.averaging
         return Signals(
-            **vars(outcome), step=step, samples=samples, refused=refused, rollbacks=rollbacks, dependent=dependent
+            **vars(outcome),
+            step=step,
+            samples=samples,
+            refused=refused,
+            rollbacks=rollbacks,
+            share=None if self._learner.shares is None else self._learner.shares.share,
+            stays=None if self._filter is None else self._filter.stays,
         )
+
+    def _filtered(self, logits: Tensor, stream: Any) -> tuple[Tensor, Any]:
+        """Return the filtered answers, and the filter's state after them, over all ranks."""
+        assert self._filter is not None
+        ranks = self._learner.ranks
+        streams = _streams(stream, len(logits))
+        if ranks is None:
+            return self._filter.answer(logits, streams)
+        if streams is not None:
+            raise InputError("Expected no `stream` with sync=True: the ranks' shares of a batch are filtered as one.")
+        answers, after = self._filter.answer(ranks.join(at_least_float32(logits)))
+        return answers[ranks.share].to(logits.dtype), after
 
     def _restore_source(self) -> None:
         self._learner.reset()
         self._schedule.reset()
+        if self._filter is not None:
+            self._filter.reset()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Adapter:
         """Move, with the model, the tensors that no module owns."""
@@ -284,6 +322,20 @@ class Adapter(nn.Module):
                 raise InputError(f"Expected finite values, but samples {bad} of the batch hold NaN or infinity.")
             return x.nan_to_num(0.0, 0.0, 0.0), f"not finite: input, samples {bad}"
         return x.clone() if x.is_inference() else x, None
+
+
+def _streams(stream: Any, size: int) -> list[Hashable] | None:
+    """Return the stream of each sample; None where all are of one that has no name."""
+    if stream is None:
+        return None
+    if isinstance(stream, Tensor) and stream.dim():
+        stream = stream.tolist()
+    names: list[Hashable] = list(stream) if isinstance(stream, (list, tuple)) else [stream] * size
+    if len(names) != size:
+        raise InputError(f"Expected one `stream` for each of {size} samples, but got {len(names)}.")
+    if not all(isinstance(name, (str, int)) for name in names):
+        raise InputError("Expected each `stream` to be a text or an integer, so that a state can be saved.")
+    return names
 
 
 def _expect_no_more(adapter: Adapter, keys: Any) -> None:

@@ -24,6 +24,10 @@ class Forward:
         self.ranks = subject.phase.ranks
         self.classes: int | None = None
 
+    def discard(self) -> None:
+        """Forget what was observed and not committed."""
+        self.subject.discard()
+
     def logits_of_source(self, x: Tensor) -> Tensor:
         """Run the model as it was given."""
         with torch.no_grad(), self.subject.wearing(self.subject.source), self._phase("source"):
@@ -47,7 +51,7 @@ class Forward:
         try:
             yield
         except BaseException:
-            self.subject.discard()
+            self.discard()
             raise
         finally:
             self.subject.phase.now = "frozen"

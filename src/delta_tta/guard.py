@@ -12,45 +12,32 @@ class Guard:
     """How an adapter is watched: `adapt(model, method, guard=Guard(agreement=0.8))`.
 
     Attributes:
-        agreement: least share of the samples on which model and twin must agree.
-        hasty_agreement: the same for a model whose parameters exceed `drift` within the first 128 batches that it
-            learns from; 0 for none.
+        agreement: least share of the samples on which the model must agree with itself before training.
         samples: how many are compared before a verdict, over several batches where these are small.
-        every: about one sample in so many is compared when nothing is suspicious.
-        drift: change of the trained parameters, relative to their size, within `every` batches, after which the twin
-            is asked at once; within fewer or more batches by the root of how many.
+        every: batches between two verdicts; at first fewer: 1, 2, 4, 8, …
         cooling: factor of the learning rate after each rollback.
         reach: how many times wider, narrower or farther off than the source's a layer's statistics may be before a
             batch is taken for garbage, such as images in 0 to 255 where 0 to 1 was meant, and not learnt from.
         alike: share of the variance of a batch's features by which its samples must differ from each other; a batch far
             from the source with less is taken for blank frames, such as those of a covered lens, and not learnt from;
             0 for none.
-        coherence: how much more often two samples of one batch may be of one class, as the source labels them, than two
-            of different batches, before a method that normalises with each batch's own statistics is given moving
-            averages instead; 1 for never, however few classes a batch shows.
     """
 
     agreement: float = 0.6
-    hasty_agreement: float = 0.9
     samples: int = 48
     every: int = 48
-    drift: float = 0.06
     cooling: float = 0.01
     reach: float = 100.0
     alike: float = 0.05
-    coherence: float = 0.02
 
     def __post_init__(self) -> None:
         fine = {
             "agreement": (0 <= self.agreement <= 1, "between 0 and 1"),
-            "hasty_agreement": (0 <= self.hasty_agreement <= 1, "between 0 and 1"),
             "samples": (self.samples >= 1, "at least 1"),
             "every": (self.every >= 1, "at least 1"),
-            "drift": (self.drift > 0, "greater than 0"),
             "cooling": (0 < self.cooling <= 1, "greater than 0 and at most 1"),
             "reach": (self.reach > 1, "greater than 1"),
             "alike": (0 <= self.alike <= 1, "between 0 and 1"),
-            "coherence": (0 < self.coherence <= 1, "greater than 0 and at most 1"),
         }
         for name, (holds, words) in fine.items():
             if not holds:

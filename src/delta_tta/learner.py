@@ -14,16 +14,16 @@ from torch import Tensor
 from .answers import Answer
 from .errors import InputError, SettingError
 from .forward import Forward
-from .norms.balanced import Balance, Balanced
+from .norms.anchored import Anchored
 from .norms.layers import MovingAverage
 from .norms.statistics import at_least_float32
 from .objectives import Eata, Objective
-from .pace import Look
-from .pacer import Pacer
+from .order import Order
 from .prediction import Prediction
 from .recipe import Recipe
 from .reweighting import Reweighting
 from .settings import Settings
+from .shares import Shares
 from .signals import Outcome
 from .subject import Subject
 from .words import WORDS, State
@@ -36,36 +36,31 @@ Update = Callable[[], Outcome]
 
 
 class Learner(Forward):
-    """Owns the optimizer and what the objective, the reweighting and the balance of the statistics remember."""
+    """Owns the optimizer and what the objective and the reweighting remember."""
 
     def __init__(self, subject: Subject, recipe: Recipe, settings: Settings) -> None:
         super().__init__(subject)
         self.settings = settings
         self.objective: Objective | None = _build(recipe.objective, settings)
         self.reweighting: Reweighting | None = _build(recipe.reweighting, settings)
-        balanced = any(isinstance(norm, Balanced) for norm in subject.norms.values())
-        self.balance = Balance(settings) if balanced else None
         self.answering: Answer | None = (
             None if recipe.answer is None else WORDS[recipe.answer].build(subject.model, settings)
         )
         self.least_classes = 2 if recipe.trains != "nothing" else self.answering.least_classes if self.answering else 1
         self.watch: Watch | None = None
-        self.pacer = Pacer(subject, settings)
-        self._recipe = recipe
-        self.averaging = False  # instead of what the recipe says
-        alone = recipe.statistics == "bn" and settings.prior == 0 and bool(subject.norms)
-        self._alone = alone
-        self.may_average = (
-            alone and recipe.whole is None and all(norm.inherited() is not None for norm in subject.norms.values())
-        )
+        anchored = any(isinstance(norm, Anchored) for norm in subject.norms.values())
+        self.shares = Shares(subject, settings) if anchored else None
+        self.order = Order(recipe) if recipe.statistics == "bn" and subject.norms and recipe.whole is None else None
         self._start()
 
     def _start(self) -> None:
         self.classes = None
         self.objective_memory: State = {}
         self.reweighting_memory: State = {}
-        self.pacer.reset()
-        self.balance_memory: State = {}
+        if self.shares is not None:
+            self.shares.reset()
+        if self.order is not None:
+            self.order.reset()
         self._start_training()
 
     def _start_training(self) -> None:
@@ -77,30 +72,16 @@ class Learner(Forward):
         self._start()
 
     def untrain(self) -> None:
-        """Become the twin: parameters go back to the source, statistics and all that was counted stay."""
+        """Let the parameters go back to the source; statistics and all that was counted stay."""
         self.subject.discard()
         self.subject.untrain()
         self._start_training()
 
     @property
-    def normalises_alone(self) -> bool:
-        """Whether each batch is normalised with its own statistics and nothing else."""
-        return self._alone and not self.averaging
-
-    def average(self, on: bool) -> None:
-        """Normalise with moving averages, which are yet to start, instead of each batch's own statistics; or not."""
-        if on == self.averaging:
-            return
-        averages = "tema" if self.objective is None else "tbr"
-        self.subject.normalise_with(averages if on else self._recipe.statistics)
-        self.pacer = Pacer(self.subject, self.settings)
-        self.averaging = on
-
-    @property
     def learns(self) -> bool:
         """Whether a batch may change the answers to later ones."""
         averages = any(isinstance(norm, MovingAverage) for norm in self.subject.norms.values())
-        return self.objective is not None or averages or (self.may_average and self.settings.guard != "off")
+        return self.objective is not None or averages
 
     @property
     def compares(self) -> bool:
@@ -114,9 +95,8 @@ class Learner(Forward):
 
     def predict(self, x: Tensor) -> Tensor:
         """Answer with what is known; nothing changes."""
-        alone = self.watch is not None and self.watch.distrusts(x)
         with torch.no_grad():
-            return self._answer(x, self.logits_of_source(x) if alone else self._logits(x).detach())
+            return self._answer(x, self._logits(x).detach())
 
     @property
     def started(self) -> bool:
@@ -130,8 +110,6 @@ class Learner(Forward):
             with self._phase("observing"):
                 logits = self._logits(x)
             answer = self._answer(x, logits)
-            if self.balance is not None:
-                self.balance.weigh(Prediction(logits), self.balance_memory, self.subject.norms.values(), self.ranks)
         finite = _finite([logits, *(t for norm in self.subject.norms.values() for t in norm.measured())])
 
         def begin() -> None:
@@ -155,42 +133,32 @@ class Learner(Forward):
             x: the batch.
             later: the update runs after the caller has the answer; leave to it all that the answer does not need.
         """
-        watch = self.watch
-        looks = watch is not None and watch.looks_at_the_next()
-        if later and not looks and self.objective is None and self.started:
+        if later and self.objective is None and self.started:
             return self.predict(x), lambda: self.observe(x)[1]()
-        self.subject.discard()
-        if watch is not None and watch.distrusts(x):
-            return self.predict(x), lambda: self._not_learnt("a single sample has no statistics of its own")
-        mark = None if watch is None else watch.mark()
-        with self._undone_if_it_fails(mark):
-            if watch is not None:
-                watch.heed_dependence(x)
-            self.choose_start(x)
-            with self._phase("observing"), torch.set_grad_enabled(self.objective is not None):
-                logits = self._logits(x) if self.objective is None else self._learnable(x)
+        self.discard()
+        watched = contextlib.nullcontext() if self.watch is None else self.watch.undone_if_it_fails()
+        with watched:
+            logits = self._observed(x)
             with torch.no_grad():
                 answer = self._answer(x, logits.detach())
-            verdict = None if watch is None else watch.verdict(x, logits)  # LAME reads the features of the last run
-            if watch is not None and verdict is not None:
-                done = watch.roll_back(verdict)
-                return self.predict(x), lambda: self._not_learnt(done)
-        return answer.clone() if later else answer, lambda: self._learn(x, logits, mark)
+            undone = None if self.watch is None else self.watch.check(x, logits)  # LAME reads features of the last run
+            if undone is not None:
+                return self.predict(x), lambda: self._not_learnt(undone)
+        return answer.clone() if later else answer, lambda: self._learn(x, logits)
 
-    def choose_start(self, x: Tensor) -> Look | None:
-        """Let moving averages that have not started choose where to; return how diverse they found the batch."""
-        return self.pacer.choose_start(lambda: self.logits_of_source(x), lambda: self._run_and_forget(x))
-
-    def first_look(self, x: Tensor) -> Look | None:
-        """Look at a batch as moving averages would that start with it, and leave no trace."""
-        self.average(True)
-        try:
-            return self.choose_start(x)
-        finally:
-            self.average(False)
-
-    def _undone_if_it_fails(self, mark: dict[str, Any] | None) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self.watch is None or mark is None else self.watch.undone_if_it_fails(mark)
+    def _observed(self, x: Tensor) -> Tensor:
+        """Run the model, and let its layers observe; anchored layers choose their share first."""
+        logits = None
+        if self.shares is not None:
+            with self._phase("observing"), torch.no_grad():
+                logits = self.shares.choose(lambda: self._logits(x))
+            if logits is not None and (self.objective is not None or self.answering is not None):
+                self.shares.again()  # with gradients, or with the features that the answer wants
+                logits = None
+        if logits is None:
+            with self._phase("observing"), torch.set_grad_enabled(self.objective is not None):
+                logits = self._logits(x) if self.objective is None else self._learnable(x)
+        return logits
 
     def refuse(self, x: Tensor, why: str) -> tuple[Tensor, Update]:
         """Answer a batch that has something wrong with it, and learn nothing from it."""
@@ -210,7 +178,7 @@ class Learner(Forward):
             return logits
         return self.answering(x, logits, lambda images: self._logits(images).detach())
 
-    def _learn(self, x: Tensor, logits: Tensor, mark: dict[str, Any] | None) -> Outcome:
+    def _learn(self, x: Tensor, logits: Tensor) -> Outcome:
         kind = logits.device.type
         autocast = torch.is_autocast_enabled(kind)
 
@@ -219,14 +187,20 @@ class Learner(Forward):
                 return self.logits_of_source(x)
 
         try:
-            with self._undone_if_it_fails(mark), torch.autocast(kind, enabled=False):
+            with torch.autocast(kind, enabled=False):
                 if self.ranks is not None:
                     logits = self.ranks.join(at_least_float32(logits))
                     if not len(logits):
                         return Outcome(skipped="no rank had a sample", frequencies=self.frequencies())
                 return self._learn_from(Prediction(logits), of_source)
         finally:
-            self.subject.discard()
+            self.discard()
+
+    def discard(self) -> None:
+        """Forget what was observed and not committed."""
+        self.subject.discard()
+        if self.shares is not None:
+            self.shares.settle()
 
     def _learn_from(self, prediction: Prediction, of_source: Callable[[], Tensor]) -> Outcome:
         """Algorithm 1 of the paper, lines 4 to 10, around any objective; without one, only statistics are learnt.
@@ -249,8 +223,6 @@ class Learner(Forward):
             memory = self.objective.next_state(prediction, self.objective_memory, selected)
 
         skipped = "no sample passed the threshold" if count == 0 else None
-        if self.balance is not None:
-            self.balance.weigh(prediction, self.balance_memory, self.subject.norms.values(), self.ranks)
         measured = [t for norm in self.subject.norms.values() for t in norm.measured()]
         learnt: dict[str, Sequence[Tensor | None]] = {
             "prediction": [prediction.p],
@@ -259,16 +231,14 @@ class Learner(Forward):
             "statistics": measured,
         }
         wrong = self._not_finite(learnt)
-        matters = wrong is None and (self.pacer.on or self.watch is not None)
-        distance, channels = self.pacer.distance() if matters else (0.0, 0)
         if self.watch is not None:
-            wrong = wrong or self.watch.garbage(len(prediction.label), distance, channels, of_source)
+            wrong = wrong or self.watch.garbage(len(prediction.label), of_source)
             if wrong is not None:
                 self.watch.refuse(wrong)
         if wrong is not None:
             skipped = wrong
         else:
-            self._commit(prediction, gradients, memory, selected, distance)
+            self._commit(prediction, gradients, memory, selected)
         return Outcome(
             loss=None if loss is None else float(loss.detach()),
             entropy=float(prediction.entropy.detach().mean()),
@@ -351,7 +321,6 @@ class Learner(Forward):
         gradients: list[Tensor | None],
         memory: State,
         selected: Tensor | None,
-        distance: float = 0.0,
     ) -> None:
         """Everything that could fail has been computed: change the state."""
         with torch.no_grad():
@@ -365,16 +334,16 @@ class Learner(Forward):
                 finally:
                     for p, own in zip(parameters, users, strict=True):
                         p.grad = own
-            if self.pacer.on:
-                self.pacer.follow(prediction.p, distance)
             for norm in self.subject.norms.values():
                 norm.commit()
+            if self.shares is not None:
+                self.shares.commit()
             self.objective_memory = memory
             if self.reweighting is not None:  # line 10
                 before = self.reweighting_memory
                 self.reweighting_memory = self.reweighting.next_state(prediction, before, selected)
-            if self.balance is not None:
-                self.balance_memory = self.balance.next_state(prediction, self.balance_memory)
+            if self.order is not None:
+                self.order.look(prediction)
             self.classes = prediction.classes
 
 

@@ -6,16 +6,15 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from . import norms, objectives, reweighting  # noqa: F401  (they register the words)
+from . import norms, objectives, reweighting, sticky  # noqa: F401  (they register the words)
 from .errors import MethodError, nearest
 from .words import WORDS, Room, Word
 
-ABBREVIATIONS = {"delta": ("tbr", "dot"), "delta-b": ("tbr-b", "dot")}
+ABBREVIATIONS = {"delta": ("tbr", "dot")}
 """Parts that stand for several."""
 
 LINES = {
     "delta": "the paper's method: tbr and dot together (DELTA, Zhao et al. 2023)",
-    "delta-b": "tbr-b and dot together (ours)",
 }
 
 
@@ -27,6 +26,7 @@ class Recipe:
     objective: str | None = None
     reweighting: str | None = None
     answer: str | None = None
+    filter: str | None = None
     whole: str | None = None
 
     @property
@@ -41,10 +41,19 @@ class Recipe:
         """The word that it begins with."""
         return str(self).partition("+")[0]
 
+    def in_words(self) -> str:
+        """Say what each of its words does."""
+        if self.whole is not None:
+            return WORDS[self.whole].line
+        names = (self.objective, self.statistics, self.reweighting, self.answer, self.filter)
+        return "; ".join(WORDS[name].line for name in names if name is not None)
+
     def __str__(self) -> str:
         """Return the shortest way to write it."""
         if self.whole is not None:
             return self.whole
+        if self.filter is not None:
+            return f"{replace(self, filter=None)}+{self.filter}"
         if self.answer is not None:
             before = str(replace(self, answer=None))
             return self.answer if before == "source" else f"{before}+{self.answer}"
@@ -83,12 +92,15 @@ def parse(method: str) -> Recipe:
                 f"the parts behind an objective: 'tent+{'+'.join(parts)}'."
             )
         return Recipe("bn", whole=first)
+    filters = [name for name in words if WORDS[name].room == "filter"]
+    if len(filters) > 1:
+        raise MethodError(f"{method!r} filters the answers twice, {' and '.join(filters)}; choose one.")
     if room == "answer":
-        if parts:
+        if [name for name in words if name not in filters]:
             instead = "+".join(["tent", *(part for part in parts if part != first), first])
             hint = f"To correct the answers of an adapted model write {instead!r}." if WORDS[first].part else ""
             raise MethodError(f"{method!r} makes no sense: {first!r} takes the model as it is, without parts. {hint}")
-        return Recipe("source", answer=first)
+        return Recipe("source", answer=first, filter=filters[0] if filters else None)
 
     def chosen(room: str) -> list[str]:
         return [name for name in words if WORDS[name].room == room]
@@ -102,11 +114,10 @@ def parse(method: str) -> Recipe:
                 f"{method!r} makes no sense: {reweightings[0]!r} weighs the samples of a loss, and {first!r} "
                 f"minimises none. Write {with_loss!r}, or {first!r} alone."
             )
-        if "tbr" in statistics or "tbr-b" in statistics:
-            equal = "; without one it equals TEMA" if "tbr" in statistics else ""
+        if "tbr" in statistics:
             raise MethodError(
-                f"{method!r} makes no sense: TBR is about the gradient of a loss, and {first!r} minimises none{equal}. "
-                f"Write {with_loss!r}, or 'tema'."
+                f"{method!r} makes no sense: TBR is about the gradient of a loss, and {first!r} minimises none; "
+                f"without one it equals TEMA. Write {with_loss!r}, or 'tema'."
             )
         if first != "bn" and statistics:
             raise MethodError(
@@ -119,7 +130,7 @@ def parse(method: str) -> Recipe:
     default = "bn" if objective else first
     if len(answers) > 1:
         raise MethodError(f"{method!r} corrects the answer twice, {' and '.join(answers)}; choose one.")
-    first_of = [names[0] if names else None for names in (statistics, reweightings, answers)]
+    first_of = [names[0] if names else None for names in (statistics, reweightings, answers, filters)]
     return Recipe(first_of[0] or default, objective, *first_of[1:])
 
 

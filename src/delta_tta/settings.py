@@ -18,22 +18,14 @@ from .guard import Guard
 class Settings:
     """Everything about a method that its name does not say.
 
-    The defaults are the paper's for ImageNet-C, the cautious ones, but for `PAPER`, where ours are more cautious still.
+    The defaults are the paper's for ImageNet-C, the cautious ones. `OURS` says where methods with anchored statistics
+    differ.
 
     Attributes:
         optimizer: "sgd" (momentum 0.9) or "adam" (betas 0.9, 0.999); no weight decay.
         lr: learning rate.
-        alpha: α of TBR and TEMA, the share of the old moving average that stays at each batch.
-        alpha_b: α of TBR-B with pace="even", likewise, at a batch whose samples weigh 1 on average.
-        lam_b: λ of TBR-B, the share of the old class frequencies that stays at each batch.
-        clip_b: the most a sample may weigh in the statistics of TBR-B.
-        init: where the moving averages start: the "first" batch, the source model ("inherit"), or "auto": between the
-            two, the nearer to the first batch, the more classes it shows and the farther it is from the source (with
-            pace="even": at it); at the source where the batch is too small.
-        pace: how fast the averages follow. "diverse": as a mean over the stream at first, and then by 1−α at most; the
-            slower, the fewer classes a batch shows compared with the stream so far, and the fewer samples below 128;
-            and (not TBR-B) nearer to the source, where classes are imbalanced and little has shifted. "even": by 1−α
-            at every batch, as in the paper.
+        alpha: α of TBR, TEMA and anchored statistics, the share of the old moving average that stays at each batch.
+        init: where the moving averages of TBR and TEMA start: at the "first" batch, or at the source ("inherit").
         lam: λ of DOT, the share of the old class frequencies that stays at each batch.
         dot: how DOT weighs a sample, by its predicted class ("hard") or by all its probabilities ("soft").
         threshold: which samples train. PL: least confidence (0.4). Ent-W and ETA: entropy margin as a fraction of
@@ -53,6 +45,8 @@ class Settings:
             0.72 for at most 100, else 0.1.
         restore: share of CoTTA's weights that fall back to the source at each step.
         symmetric: whether CoTTA's loss goes both ways.
+        filter: whether "+sticky" lets the answer to a sample depend on those behind it in its batch ("smooth"), or only
+            on what came before ("causal").
         seed: of the random draws of the methods that have any.
         prior: N of BN adapt; the source statistics weigh as much as N samples of the batch.
         update: "every" batch; "slow": answer at once, learn from each `length` samples when they are full;
@@ -62,18 +56,14 @@ class Settings:
         background: learn in a worker thread after the answer, so that the caller need not wait for it.
         episodic: forget everything before each batch.
         sync: adapt together with the other processes of torch.distributed, as one model on one large batch.
-        guard: "on": never learn from what is not finite, undo a collapse or haste, and use moving averages instead of
-            each batch's own statistics where these mislead; "off": nothing of it; or a `Guard` of your own.
+        guard: "on": never learn from garbage (not finite, out of proportion, blank), and undo a collapse; "off":
+            nothing of it; or a `Guard` of your own.
     """
 
     optimizer: Literal["sgd", "adam"] = "sgd"
     lr: float = 2.5e-4
     alpha: float = 0.95
-    alpha_b: float = 0.98
-    lam_b: float = 0.3
-    clip_b: float = 3.0
-    init: Literal["first", "inherit", "auto"] = "auto"
-    pace: Literal["diverse", "even"] = "diverse"
+    init: Literal["first", "inherit"] = "first"
     lam: float = 0.95
     dot: Literal["hard", "soft"] = "hard"
     threshold: float | None = None
@@ -90,14 +80,15 @@ class Settings:
     gate: float | None = None
     restore: float = 0.001
     symmetric: bool = True
+    filter: Literal["smooth", "causal"] = "smooth"
     seed: int = 0
     prior: float = 0.0
-    update: Literal["every", "slow", "window", "auto"] = "auto"
+    update: Literal["every", "slow", "window", "auto"] = "every"
     length: int = 64
     background: bool = False
     episodic: bool = False
     sync: bool = False
-    guard: Guard | Literal["on", "off"] = "on"
+    guard: Guard | Literal["on", "off"] = "off"
 
     def __post_init__(self) -> None:
         hints = _hints()
@@ -105,9 +96,6 @@ class Settings:
             object.__setattr__(self, field.name, _typed(field.name, getattr(self, field.name), hints[field.name]))
         _require("lr", self.lr, 0 < self.lr < math.inf, "greater than 0 and finite")
         _require("alpha", self.alpha, 0 <= self.alpha <= 1, "between 0 and 1")
-        _require("alpha_b", self.alpha_b, 0 <= self.alpha_b <= 1, "between 0 and 1")
-        _require("lam_b", self.lam_b, 0 <= self.lam_b <= 1, "between 0 and 1")
-        _require("clip_b", self.clip_b, 0 < self.clip_b < math.inf, "greater than 0 and finite")
         _require("lam", self.lam, 0 <= self.lam <= 1, "between 0 and 1")
         _require("threshold", self.threshold, self.threshold is None or self.threshold > 0, "greater than 0")
         _require("similarity", self.similarity, 0 < self.similarity <= 1, "greater than 0 and at most 1")
@@ -145,11 +133,8 @@ _IMAGENET: Mapping[str, Any] = {
     "reduction": "selected",
 }
 
-PAPER: Mapping[str, Any] = MappingProxyType({"init": "first", "pace": "even", "update": "every", "guard": "off"})
-"""What `adapt(…, paper=True)` sets: the behaviour of the paper where our defaults differ."""
-
-CAUTIOUS: Mapping[str, Any] = MappingProxyType({name: getattr(Settings, name) for name in PAPER})
-"""Our defaults there, for experiments, which behave as the paper does unless told otherwise."""
+OURS: Mapping[str, Any] = MappingProxyType({"update": "auto", "guard": "on"})
+"""The defaults of methods with anchored statistics, which are ours; every other method behaves as its paper says."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -180,20 +165,27 @@ ALIASES: Mapping[str, str] = MappingProxyType({"learning_rate": "lr", "step_size
 
 
 def make_settings(
-    preset: str | None, given: Mapping[str, Any], method: str | None = None, paper: bool = False
+    preset: str | None, given: Mapping[str, Any], method: str | None = None, ours: bool = False
 ) -> Settings:
-    """Lay the given settings over the method's own, those over the preset's, and all over the defaults."""
+    """Lay the given settings over the method's own, those over the preset's, and all over the defaults.
+
+    Args:
+        preset: one of `PRESETS`.
+        given: by the user.
+        method: the first word.
+        ours: whether the statistics are anchored.
+    """
     known = [field.name for field in dataclasses.fields(Settings)]
     for name in given:
         if name not in known:
             usual = ALIASES.get(name)
-            hint = nearest(name, [*known, "paper"]) if usual is None else f" Here it is called {usual!r}."
+            hint = nearest(name, known) if usual is None else f" Here it is called {usual!r}."
             raise SettingError(f"Unknown setting {name!r}.{hint}")
     if preset is not None and preset not in PRESETS:
         raise SettingError(f"Unknown preset {preset!r}.{nearest(str(preset), PRESETS)}")
     base = PRESETS[preset] if preset is not None else {}
     own = OF_METHOD.get(method or "", ({}, {}))[0 if base is _CIFAR else 1]
-    return Settings(**{**base, **own, **(PAPER if paper else {}), **given})
+    return Settings(**{**base, **own, **(OURS if ours else {}), **given})
 
 
 @functools.cache

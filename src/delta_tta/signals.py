@@ -40,13 +40,15 @@ class Signals(Outcome):
         samples: samples answered since the last reset.
         refused: batches since then that were answered, but not learnt from, because the guard found something wrong:
             values that are not finite or out of all proportion, or nothing to be seen in them.
-        rollbacks: collapses and haste that the guard has undone since then.
-        dependent: whether the guard found batches unlike each other and so lets a method that normalises with each
-            batch's own statistics use moving averages instead.
+        rollbacks: collapses that the guard has undone since then.
+        share: with "anchored", the share of the stream's statistics that normalise, 0 to 1; None without.
+        stays: with "+sticky", how likely the class of the next sample is thought to be that of the last, 0 to 1; None
+            without.
     """
 
     step: int = 0
     samples: int = 0
     refused: int = 0
     rollbacks: int = 0
-    dependent: bool = False
+    share: float | None = None
+    stays: float | None = None

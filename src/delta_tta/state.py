@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import pace
 from .digests import checksum
 from .errors import StateError
 from .learner import Learner
@@ -19,9 +18,10 @@ from .objectives import Eata
 from .recipe import Recipe
 from .schedules import Every
 from .settings import Settings
+from .sticky import Sticky
 
 OPTIMIZER_STATE = {"adam": {"step", "exp_avg", "exp_avg_sq"}, "sgd": {"momentum_buffer"}}
-FORMAT = "delta-tta state 2"
+FORMAT = "delta-tta state 3"
 HARMLESS = {"background", "sync", "guard"}
 """Settings that do not change what a state means, so it may travel between their values."""
 
@@ -32,14 +32,12 @@ def capture(learner: Learner, schedule: Every) -> dict[str, Any]:
     return {
         "model": learner.subject.architecture,
         "classes": learner.classes,
-        "averaging": learner.averaging,
         "parameters": {name: p.detach().clone() for name, p in learner.subject.parameters.items()},
         "statistics": {name: averages for name, norm in _averages(learner).items() if (averages := norm.remembered())},
         "optimizer": {name: _copied(optimizer[p]) for name, p in learner.subject.parameters.items() if p in optimizer},
         "objective": _copied(learner.objective_memory),
         "reweighting": _copied(learner.reweighting_memory),
-        "pace": _copied(learner.pacer.memory),
-        "balance": _copied(learner.balance_memory),
+        "shares": {} if learner.shares is None else learner.shares.remembered(),
         "fisher": _copied(learner.objective.fisher) if isinstance(learner.objective, Eata) else {},
         "cache": None if schedule.cache is None else schedule.cache.clone(),
     }
@@ -49,6 +47,16 @@ def seal(state: dict[str, Any]) -> dict[str, Any]:
     """Return the state with a checksum of all else in it."""
     content = {key: value for key, value in state.items() if key != "checksum"}
     return {**content, "checksum": checksum(content)}
+
+
+def check_filter(state: Mapping[str, Any], own: Sticky | None) -> None:
+    """Raise unless what a filter remembers fits this adapter's."""
+    try:
+        fits = not state["filter"] if own is None else own.fits(state["filter"], state["classes"])
+    except (KeyError, AttributeError, TypeError) as error:
+        raise StateError(f"The state is damaged: {type(error).__name__}: {error}.") from error
+    if not fits:
+        raise StateError("The state is damaged: what its filter remembers makes no sense.")
 
 
 def check_whole(state: Any) -> None:
@@ -101,8 +109,7 @@ def _check_origin(state: Mapping[str, Any], recipe: Recipe, settings: Settings) 
 def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
     """Names and shapes must be this model's."""
     shapes = {name: p.shape for name, p in learner.subject.parameters.items()}
-    averaging = state["averaging"]
-    averages = learner.subject.norms if averaging and learner.may_average else _averages(learner)
+    averages = _averages(learner)
     fits = (
         {name: p.shape for name, p in state["parameters"].items()} == shapes
         and all(
@@ -117,25 +124,20 @@ def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
         raise StateError("The state's layers have other names or sizes: it was saved for another model.")
     cache = state["cache"]
     counts = all(isinstance(state[key], int) for key in ("step", "samples"))
-    counts = counts and isinstance(state["classes"], (int, type(None))) and isinstance(averaging, bool)
-    known = learner.balance is not None and state["classes"] is not None
-    if (
-        not counts
-        or state["balance"].keys() != ({"f"} if known else set())
-        or (state["pace"] and state["pace"].keys() != {"f", *pace.NUMBERS})
-        or not all(
-            _memory_fits(state[room], state["classes"], shapes)
-            for room in ("objective", "reweighting", "pace", "balance")
-        )
+    counts = counts and isinstance(state["classes"], (int, type(None)))
+    if not counts or not all(
+        _memory_fits(state[room], state["classes"], shapes) for room in ("objective", "reweighting")
     ):
         raise StateError("The state is damaged: its counts or class frequencies make no sense.")
+    shares = state["shares"]
+    if shares if learner.shares is None else not learner.shares.fits(shares, state["classes"]):
+        raise StateError("The state is damaged: what it says of the shares makes no sense.")
     if {name: f.shape for name, f in state["fisher"].items()} != (
         shapes if isinstance(learner.objective, Eata) else {}
     ):
         raise StateError("The state is damaged: its Fisher information belongs to other parameters.")
-    remembered = {"refused", "rollbacks", "counts", "drift", "good", "labels", "met"}
     guard = state["guard"]
-    if guard and (guard.keys() != remembered or guard["labels"].dim() != 2 or guard["labels"].dtype != torch.int64):
+    if guard and (guard.keys() != {"counts", "good"} or len(guard["counts"]) != 6):
         raise StateError("The state is damaged: what its guard remembers makes no sense.")
     if cache is not None and not isinstance(cache, Tensor):
         raise StateError("The state is damaged: its cached samples are not a tensor.")
@@ -145,8 +147,6 @@ def _memory_fits(memory: dict[str, Tensor], classes: int, shapes: dict[str, torc
     """Whether what our words remember fits this model; what other words remember must be tensors."""
     ours = {
         "z": (classes,),
-        "f": (classes,),
-        **dict.fromkeys(pace.NUMBERS, ()),
         "average": (classes,),
         "counts": (classes,),
         "step": (),
@@ -160,13 +160,12 @@ def _memory_fits(memory: dict[str, Tensor], classes: int, shapes: dict[str, torc
 
 
 def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None:
-    """Write a checked state into a learner that was just reset, or that gets other layers by it."""
+    """Write a checked state into a learner that was just reset."""
     like = next(learner.subject.model.parameters(), torch.empty(0))
 
     def to_model(x: Tensor) -> Tensor:
         return x.to(like.device, like.dtype if x.is_floating_point() else x.dtype)
 
-    learner.average(state["averaging"])
     parameters = learner.subject.parameters
     with torch.no_grad():
         for name, p in parameters.items():
@@ -181,8 +180,8 @@ def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None
     if isinstance(learner.objective, Eata):
         learner.objective.fisher = _copied(state["fisher"])
     learner.reweighting_memory = _copied(state["reweighting"])
-    learner.pacer.memory = _copied(state["pace"])
-    learner.balance_memory = _copied(state["balance"])
+    if learner.shares is not None:
+        learner.shares.recall(state["shares"])
     schedule.cache = None if state["cache"] is None else state["cache"].clone()
     learner.classes = state["classes"]
     move(to_model, learner, schedule)
@@ -190,8 +189,7 @@ def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None
 
 def move(fn: Callable[[Tensor], Tensor], learner: Learner, schedule: Every) -> None:
     """Let every tensor that no module owns follow the model, whose parameters have been moved by fn."""
-    memories = (learner.objective_memory, learner.reweighting_memory, learner.pacer.memory, learner.balance_memory)
-    for memory in memories:
+    for memory in (learner.objective_memory, learner.reweighting_memory):
         memory.update({key: follow(fn, value) for key, value in memory.items()})
     for p, values in learner.optimizer.state.items() if learner.optimizer is not None else ():
         for key, value in values.items():

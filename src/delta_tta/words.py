@@ -1,8 +1,8 @@
 """The registry of words that a method string is made of.
 
 A word lives in a room: which statistics normalise, what is minimised, how samples are weighed (when to update is the
-setting `update`); besides, how the answer is corrected, and whole methods that are not made of parts. A new word is one
-class and one `@word(...)` line.
+setting `update`); besides, how the answer is corrected, how answers are filtered over the stream, and whole methods
+that are not made of parts. A new word is one class and one `@word(...)` line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 State = dict[str, Tensor]
 """What a word remembers between batches. Empty means: as new."""
 
-Room = Literal["statistics", "objective", "reweighting", "answer", "whole"]
+Room = Literal["statistics", "objective", "reweighting", "answer", "filter", "whole"]
 
 
 @dataclass(frozen=True)

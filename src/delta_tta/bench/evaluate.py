@@ -129,7 +129,8 @@ def evaluate(
         "guard": {
             "refused": signals.refused,
             "rollbacks": signals.rollbacks,
-            "dependent": signals.dependent,
+            "share": signals.share,
+            "stays": signals.stays,
         },
         "versions": {
             "delta-tta": delta_tta.__version__,

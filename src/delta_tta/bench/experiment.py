@@ -16,7 +16,7 @@ from ..corruptions.constants import TYPES, VALIDATION
 from ..data.sources import how_to_get
 from ..errors import InputError, SettingError, nearest
 from ..normalisation import Normalisation
-from ..settings import CAUTIOUS, Settings, make_settings
+from ..settings import Settings, make_settings
 from ..streams import StreamSpec
 
 CLEAN = "none"
@@ -165,10 +165,8 @@ class Cell:
 
     @property
     def in_words(self) -> str:
-        """The settings that were given; `adapt`'s own by one name."""
-        ours = dict(self.settings).items() >= CAUTIOUS.items()
-        words = [f"{name}={value}" for name, value in self.settings if not (ours and name in CAUTIOUS)]
-        return ", ".join(["our defaults"] * ours + words)
+        """The settings that were given."""
+        return ", ".join(f"{name}={value}" for name, value in self.settings)
 
     @property
     def spelled_out(self) -> Settings:
@@ -203,7 +201,7 @@ def _understood(
 ) -> tuple[str, Settings]:
     """Return the method in its shortest form and all its settings; remembered, as plans ask thousands of times."""
     words = recipe.parse(method)
-    return str(words), make_settings(preset, dict(settings), words.first, paper=True)
+    return str(words), make_settings(preset, dict(settings), words.first, words.statistics == "anchored")
 
 
 @dataclass(frozen=True)

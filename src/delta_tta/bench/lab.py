@@ -16,12 +16,12 @@ from .. import data, models, recipe
 from ..data.sets import ImageSet, fingerprint
 from ..errors import SettingError
 from ..metrics import Metrics
-from ..settings import PAPER, Settings
+from ..settings import Settings
 from ..streams import DomainStream, Stream, continual, mixed, stream
 from .evaluate import Result, evaluate
 from .experiment import CLEAN, Cell, Place
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised when the same cell no longer means the same result, as when a default changes: then it is run again."""
 
 
@@ -162,14 +162,14 @@ def run_cell(
         on_batch,
         source,
         cell.statistics,
-        **{**PAPER, **dict(cell.settings)},
+        **dict(cell.settings),
     )
     return dataclasses.replace(result, about={**result.about, "identity": dict(identity)})
 
 
 def _unusual(settings: Settings) -> dict[str, Any]:
     """Return the settings that are not the defaults: so a setting that is added later changes no key."""
-    usual = Settings(**PAPER)
+    usual = Settings()
     values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(Settings)}
     return {name: value for name, value in values.items() if value != getattr(usual, name) and name != "background"}
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import SettingError
-from ..settings import CAUTIOUS
 from ..streams import StreamSpec
 from .differences import standard_error
 from .experiment import Cell, Experiment
@@ -42,13 +41,12 @@ class Trial:
         return ", ".join(f"{name}={value}" for name, value in self.settings) or "source"
 
 
-def trials(base: Experiment, grid: Mapping[str, Sequence[Any]], paper: bool = False) -> list[Trial]:
+def trials(base: Experiment, grid: Mapping[str, Sequence[Any]]) -> list[Trial]:
     """Return every combination of the grid.
 
     Args:
         base: one method, and where it is tried.
         grid: the values of each setting.
-        paper: try them as the paper's method behaves, and not with our cautious defaults.
     """
     if len(base.methods) != 1:
         raise SettingError(f"Expected one method to tune, but got {len(base.methods)}.")
@@ -57,11 +55,10 @@ def trials(base: Experiment, grid: Mapping[str, Sequence[Any]], paper: bool = Fa
     twice = [name for name in grid if name in base.settings]
     if twice:
         raise SettingError(f"Expected `{twice[0]}` either to be tuned or to be set, but both were asked for.")
-    behaviour = {} if paper else dict(CAUTIOUS)
     found = []
     for values in itertools.product(*grid.values()):
         own = tuple(zip(grid, values, strict=True))
-        experiment = dataclasses.replace(base, settings={**behaviour, **base.settings, **dict(own)})
+        experiment = dataclasses.replace(base, settings={**base.settings, **dict(own)})
         found.append(Trial(own, tuple(experiment.cells())))
     return found
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ..adapt import RECOMMENDED
 from ..bench.evaluate import Result
 from ..bench.experiment import SCENARIOS, Cell, Experiment, Place, scenarios
 from ..bench.runner import Tally, default_cache
@@ -20,7 +21,6 @@ from ..report.shown import Report
 from ..report.tables import markdown as as_markdown
 from ..report.tables import mean_over_data
 from ..report.terminal import accuracy_table
-from ..settings import CAUTIOUS
 from . import completing
 from .differing import show_differences
 from .executing import WorkersOption, engine_maker, execute, finish
@@ -30,10 +30,8 @@ from .shared import Mean, Scenarios, Std, clean_kind
 
 CORRUPTION = "motion_blur"
 """Unless another is asked for: severe, and yet Source is well above chance, so that harm can be seen."""
-DEMO_METHODS = ("source", "bn", "tent", "tent+delta")
-"""As in the paper."""
-DEMO_OURS = "tent+delta-b"
-"""As `adapt` has it by default."""
+DEMO_METHODS = ("source", "bn", "tent", "tent+delta", RECOMMENDED)
+"""The paper's point, and what `adapt(model)` does."""
 DEMO_EXAMPLES = """
 Examples:
   delta-tta demo                                # the point of it all, in a minute
@@ -43,7 +41,7 @@ Examples:
 COMPARE_EXAMPLES = """
 Examples:
   delta-tta compare tent tent+tbr tent+dot tent+delta
-  delta-tta compare source tent+delta --scenario DS+CB,rho=0.01 -c fog --defaults  # as adapt has them, not the paper
+  delta-tta compare source tent+delta --scenario DS+CB,rho=0.01 -c fog
   delta-tta compare tent tent+delta --model resnet20-cifar100 --clean data/cifar100 --preset cifar100-c
   delta-tta compare before.db after.db          # two stores of results: what changed, cell by cell
 """
@@ -87,14 +85,12 @@ def demo(
 ) -> None:
     """Show the paper's point on the embedded images: five methods over the four test scenarios, in about a minute.
 
-    Four of them are as in the paper; the last is ours, as `adapt` has it by default.
+    Four of them are as in the paper; the last is ours, what `adapt(model)` does.
     """
-    theirs = Experiment(
+    asked = Experiment(
         DEMO_METHODS, Place(images=images), SCENARIOS, (corruption,), (severity,), (batch_size,), (seed,)
     )
-    ours = replace(theirs, methods=(DEMO_OURS,), settings=CAUTIOUS)
-    note = f"; {DEMO_OURS} as adapt() has it, the others as in the paper"
-    finish(_compare([*theirs.cells(), *ours.cells()], workers, Shown(as_json, note, picture, page)))
+    finish(_compare(asked.cells(), workers, Shown(as_json, "", picture, page)))
 
 
 def compare(
@@ -129,9 +125,6 @@ def compare(
     picture: Picture = "",
     page: Page = "",
     markdown: Annotated[Path | None, typer.Option(help="Write the table as Markdown, too.")] = None,
-    defaults: Annotated[
-        bool, typer.Option("--defaults", help="Methods as `adapt` has them by default; else as in the paper.")
-    ] = False,
     workers: WorkersOption = None,
     as_json: Json = False,
 ) -> None:
@@ -147,12 +140,8 @@ def compare(
     place = Place(clean_kind(clean), str(clean) if clean else None, model, kept, preset, images, mean=mean, std=std)
     streams = tuple(scenarios(scenario)) if scenario else SCENARIOS
     names = tuple(corruption or [CORRUPTION])
-    settings = CAUTIOUS if defaults else {}
-    experiment = Experiment(
-        tuple(methods), place, streams, names, (severity,), (batch_size,), (seed,), settings=settings
-    )
-    note = "; methods as adapt() has them" if defaults else "; methods as in the paper"
-    finish(_compare(experiment.cells(), workers, Shown(as_json, note, picture, page, markdown)))
+    experiment = Experiment(tuple(methods), place, streams, names, (severity,), (batch_size,), (seed,))
+    finish(_compare(experiment.cells(), workers, Shown(as_json, "", picture, page, markdown)))
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,6 @@ def tune(
     mean: Mean = None,
     std: Std = None,
     preset: Preset = None,
-    paper: Annotated[bool, typer.Option("--paper", help="Tune the paper's behaviour, not our defaults.")] = False,
     store: StorePath = Path("delta-tta.db"),
     workers: WorkersOption = None,
     threads: Threads = None,
@@ -78,7 +77,7 @@ def tune(
 
     Every combination of the grid meets every stream: labelled clean images, corrupted on the fly. Which did best on
     average is named at the end, and how many others may be as good; what all of them came to is a table. Results go to
-    a store: stopped and started again, it goes on. α matters in long streams only, unless with --paper.
+    a store: stopped and started again, it goes on.
     """
     given: dict[str, Any] = {
         "methods": [method], "scenarios": scenario or ["IS+CB", "DS+CB (rho=0.1)"],
@@ -87,7 +86,7 @@ def tune(
         "weights": str(weights) if weights else None, "mean": mean, "std": std, "preset": preset,
     }  # fmt: skip
     base = from_mapping({name: value for name, value in given.items() if value})
-    asked = tuning.trials(base, dict(map(_grid, grid)) if grid else tuning.GRID, paper)
+    asked = tuning.trials(base, dict(map(_grid, grid)) if grid else tuning.GRID)
     everything = [tuning.reference(base), *asked]
     place = cache or default_cache()
     with Store(store) as opened:
@@ -101,9 +100,8 @@ def tune(
     finish(tally)
     source, *judged = (tuning.judged(one, base.scenarios, lambda cell: found[plan.keys[cell]]) for one in everything)
     judged.sort(key=lambda trial: -trial.mean)
-    behaviour = ", paper=True" if paper else ""
     named = f', "{base.place.preset}"' if base.place.preset else ""
-    call = f'delta_tta.adapt(model, "{method}"{named}, {judged[0]}{behaviour})'
+    call = f'delta_tta.adapt(model, "{method}"{named}, {judged[0]})'
     if as_json:
         tried = [
             {

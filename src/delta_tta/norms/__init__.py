@@ -1,12 +1,12 @@
-"""Which statistics normalise: the source's, the batch's, their moving average (TEMA), TBR, or balanced TBR."""
+"""Which statistics normalise: the source's, the batch's, their moving average (TEMA), TBR, or anchored ones."""
 
-from .balanced import Balanced
+from .anchored import Anchored
 from .layers import AdaptiveNorm, BatchStatistics, Phase, SourceStatistics, Tbr, Tema
 from .swap import NormSites, register_norm
 
 __all__ = [
     "AdaptiveNorm",
-    "Balanced",
+    "Anchored",
     "BatchStatistics",
     "NormSites",
     "Phase",

@@ -24,12 +24,8 @@ Tail = Callable[[_BatchNorm, Tensor], Tensor]
 """What a batch norm subclass does after normalising, given itself and the features."""
 
 TRUSTED_SAMPLES = 9
-TRUSTED_VALUES = 64
-"""init "auto": a first batch with fewer samples, or fewer values per channel, is too small to start from; and
-update "auto": a batch with fewer samples is too small to learn from by itself.
-
-The paper finds "inherit" better up to 8 samples (appendix A.4); 64 values estimate σ to about 9 %.
-"""
+"""update "auto": a batch with fewer samples is too small to learn from by itself. The paper finds it better to
+start from the source up to 8 samples (appendix A.4)."""
 
 
 class Phase:
@@ -39,17 +35,16 @@ class Phase:
     model with gradient checkpoints runs parts of its forward pass again; do as before, but remember nothing. source: do
     as the original layer would.
 
-    `ranks` are the processes whose batches count as one; None for this one alone. `rate` is how far moving averages
-    follow this batch (None: by 1 − α), `start` how far they start from it instead of from the source, and `reach` how
-    far from the source towards it they go at most; all 0 to 1. A list as `sums` asks the layers, in the phase "source",
-    to tell what shift.py wants to know of their features. `reached`: some layer has been run. A list as `met` asks the
-    layers that run for the first time for their name, their features, and how often these were changed in place before.
+    `ranks` are the processes whose batches count as one; None for this one alone. `slot` is which averages anchored
+    layers use, `rates` how far those of each slot follow a batch. A list as `sums` asks the layers, in the phase
+    "source", to tell what shift.py wants to know of their features. `reached`: some layer has been run. A list as
+    `met` asks the layers that run for the first time for their name, their features, and how often these were changed
+    in place before.
     """
 
     ranks: Ranks | None = None
-    rate: float | None = None
-    start = 1.0
-    reach = 1.0
+    slot = 0
+    rates: tuple[float, ...] = ()
     sums: list[tuple[AdaptiveNorm, Tensor]] | None = None
     reached = False
     met: list[tuple[str, Tensor, int | None]] | None = None
@@ -208,12 +203,11 @@ class BatchStatistics(AdaptiveNorm):
 class Pending:
     """What a layer observed and did not commit (not a module: setting its attributes must be quick)."""
 
-    __slots__ = ("inherits", "seen", "start")
+    __slots__ = ("seen", "start")
 
     def __init__(self) -> None:
         self.seen: list[Observation] = []  # more than one if the layer is used more than once in a forward pass
         self.start: tuple[Tensor, Tensor] | None = None  # where the averages start, if this is their first batch
-        self.inherits = False  # whether that is the source's
 
 
 class MovingAverage(AdaptiveNorm):
@@ -250,7 +244,7 @@ class MovingAverage(AdaptiveNorm):
         pending, seen = self._pending, self._observation(x)
         current = self._current()
         if current is None:
-            current = pending.start = pending.start or self._initial(x, seen)
+            current = pending.start = pending.start or seen.statistics
         y = self.normalise(x, *current, seen)
         if not torch.is_grad_enabled():
             _ = seen.statistics  # no backward pass will come: measure now and let the features go
@@ -291,16 +285,8 @@ class MovingAverage(AdaptiveNorm):
 
     def move(self, seen: Observation) -> None:
         """Move the averages by what was seen."""
-        rate = 1 - self.settings.alpha if self._phase.rate is None else self._phase.rate
-        reach, source = self._phase.reach, None
-        if reach < 1 and self._phase.rate is not None:
-            source = self.inherited()
-        if source is not None:  # both steps together: by `rate` towards source + reach · (new − source)
-            for average, old in zip(self._current() or (), source, strict=True):
-                average.lerp_(old, rate * (1 - reach) / (1 - rate * reach))
-            rate *= reach
         for average, new in zip(self._current() or (), seen.statistics, strict=True):
-            average.lerp_(new, rate)
+            average.lerp_(new, 1 - self.settings.alpha)
 
     def remembered(self) -> dict[str, Tensor]:
         """Return a copy of the state; nothing before the averages have started."""
@@ -340,23 +326,6 @@ class MovingAverage(AdaptiveNorm):
         mean, std = self._buffers["mean"], self._buffers["std"]
         return None if mean is None or std is None else (mean, std)
 
-    def _initial(self, x: Tensor, seen: Observation) -> tuple[Tensor, Tensor]:
-        """Where the averages start: from the first batch, the source ("auto", too small a batch), or in between."""
-        if seen.ranks is None:
-            samples, values = x.shape[0], x.numel() // x.shape[1]
-        else:
-            _ = seen.statistics  # counts those of all ranks
-            assert seen.samples is not None
-            assert seen.values is not None
-            samples, values = int(seen.samples), int(seen.values)
-        inherited = self.inherited() if self.settings.init == "auto" else None
-        share = 0.0 if samples < TRUSTED_SAMPLES or values < TRUSTED_VALUES else self._phase.start
-        self._pending.inherits = inherited is not None and share == 0
-        if inherited is None or share == 1:
-            return seen.statistics
-        mean, std = (torch.lerp(old, new.to(old), share) for old, new in zip(inherited, seen.statistics, strict=True))
-        return mean, std
-
 
 @word("tema", "statistics", "normalise with moving averages of the batch statistics", alone=True, part=True)
 class Tema(MovingAverage):
@@ -373,10 +342,17 @@ class Tbr(MovingAverage):
 
     def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
         """Equation 1."""
-        if torch.compiler.is_compiling() and seen.ranks is None:
-            return renormalise_by_terms(x, *self._affine, mean, std, seen)
-        y: Tensor = Renormalise.apply(x, *self._affine, mean, std, seen)  # type: ignore[no-untyped-call]  # torch does not type it
-        return y
+        return renormalised(x, self._affine, mean, std, seen)
+
+
+def renormalised(
+    x: Tensor, affine: tuple[Tensor | None, Tensor | None], mean: Tensor, std: Tensor, seen: Observation
+) -> Tensor:
+    """Return γ (x − mean) / std + β with TBR's gradient."""
+    if torch.compiler.is_compiling() and seen.ranks is None:
+        return renormalise_by_terms(x, *affine, mean, std, seen)
+    y: Tensor = Renormalise.apply(x, *affine, mean, std, seen)  # type: ignore[no-untyped-call]  # torch does not type it
+    return y
 
 
 def batch_norm(x: Tensor, layer: _BatchNorm) -> Tensor:

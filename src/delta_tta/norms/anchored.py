@@ -1,0 +1,133 @@
+"""Anchored statistics: a mixture of the source's and the stream's, (1 − m) μ_s + m μ_e and the same for σ.
+
+The stream's moving averages alone (m = 1, the paper's TBR and TEMA) are nearly never the best, and on dependent streams
+or clean images often far worse than the source. Which share m is, `shares.py` finds while predicting.
+
+Statistics belong to the flow in which they were measured: with another m in the layers before, a layer meets other
+features. So each candidate m has averages of its own, a slot; all of them meet the batches at which they are compared,
+the chosen one meets every batch.
+
+Relatives: Schneider et al. 2020 (the source as a prior), α-BN (You et al. 2021), TTN (Lim et al. 2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..settings import Settings
+from ..words import word
+from .layers import MovingAverage, Phase, Tail, batch_norm, renormalised
+from .statistics import Observation
+from .tbr import eval_norm
+
+SHARES = (0.0, 0.25, 0.5, 0.75)
+"""m of each slot; the first is the source itself and has no averages."""
+
+
+@word("anchored", "statistics", "mix source and stream, the share chosen without labels (ours)", alone=True, part=True)
+class Anchored(MovingAverage):
+    """Averages `mean` and `std` of every slot but the first, (slots − 1, C); gradients as TBR's."""
+
+    def __init__(self, source: _BatchNorm, tail: Tail | None, settings: Settings, phase: Phase) -> None:
+        super().__init__(source, tail, settings, phase)
+        self._seen: list[tuple[int, Observation]] = []
+
+    def reset(self) -> None:
+        """Forget the stream."""
+        self.discard()
+        self.mean = self.std = None
+
+    def frozen(self, x: Tensor) -> Tensor:
+        """Normalise with the mixture of the chosen slot."""
+        mixture = self._mixture(self._phase.slot)
+        return batch_norm(x, self.source) if mixture is None else eval_norm(x, *self._affine, *mixture)
+
+    def observe(self, x: Tensor) -> Tensor:
+        """Normalise with the averages as they were before this batch; a slot's first batch starts them."""
+        slot, learns = self._phase.slot, torch.is_grad_enabled()
+        if slot == 0 and not learns:
+            return self.frozen(x)
+        seen = self._observation(x)
+        y = self._normalised(x, slot, seen)
+        if not learns:
+            _ = seen.statistics  # no backward pass will come: measure now and let the features go
+        self._seen.append((slot, seen))
+        return y
+
+    def replay(self, x: Tensor) -> Tensor:
+        """Normalise as `observe` did."""
+        return self._normalised(x, self._phase.slot, self._observation(x))
+
+    def _normalised(self, x: Tensor, slot: int, seen: Observation) -> Tensor:
+        mixture = self._mixture(slot, seen)
+        if mixture is None:
+            return batch_norm(x, self.source)
+        if not torch.is_grad_enabled():
+            return eval_norm(x, *self._affine, *mixture)
+        return renormalised(x, self._affine, *mixture, seen)
+
+    def _mixture(self, slot: int, seen: Observation | None = None) -> tuple[Tensor, Tensor] | None:
+        """Return μ and σ of a slot; where its averages have not started, from what is seen. None: the batch's own."""
+        source, current = self.inherited(), self._current()
+        if slot == 0 or (current is None and seen is None):
+            return source
+        stream = (current[0][slot - 1], current[1][slot - 1]) if current is not None else seen.statistics  # type: ignore[union-attr]
+        if source is None:  # a layer without statistics has nothing to be anchored to
+            return stream
+        mean, std = (torch.lerp(old, new.to(old), SHARES[slot]) for old, new in zip(source, stream, strict=True))
+        return mean, std
+
+    @property
+    def settled(self) -> bool:
+        """Before the first batch it answers as the source does."""
+        return True
+
+    @property
+    def seen(self) -> tuple[Tensor, Tensor] | None:
+        """μ_b and σ_b of what was observed first."""
+        return self._seen[0][1].statistics if self._seen else None
+
+    def measured(self) -> Iterable[Tensor]:
+        """μ_b and σ_b of what was observed."""
+        return (t for _, seen in self._seen for t in seen.statistics)
+
+    def drop(self, slot: int) -> None:
+        """Forget what a slot observed: it will run on the same batch again."""
+        self._seen = [(own, seen) for own, seen in self._seen if own != slot]
+
+    def commit(self) -> None:
+        """Move the averages of the slots that met the batch, each by its rate.
+
+        The variance counts what lies between batches: v ← (1 − a)(v + a (μ_b − μ)²) + a v_b.
+        """
+        for slot, seen in self._seen:
+            if slot == 0:
+                continue
+            mean_b, std_b = seen.statistics
+            if self.mean is None or self.std is None:
+                self.mean, self.std = (t.repeat(len(SHARES) - 1, 1) for t in (mean_b, std_b))
+            rate = self._phase.rates[slot]
+            mean, std = self.mean[slot - 1], self.std[slot - 1]
+            apart = mean_b - mean
+            variance = (1 - rate) * (std**2 + rate * apart**2) + rate * std_b**2
+            mean.add_(apart, alpha=rate)
+            std.copy_(variance.sqrt())
+        self.discard()
+
+    def discard(self) -> None:
+        """Forget what was observed and not committed."""
+        self._seen = []
+
+    def fits(self, state: Mapping[str, Tensor]) -> bool:
+        """Whether such a layer may have remembered it."""
+        width = (len(SHARES) - 1, self.source.num_features)
+        return state.keys() == {"mean", "std"} and all(t.shape == width for t in state.values())
+
+    def baked(self) -> tuple[Tensor, Tensor] | None:
+        """The mixture, which a plain layer can hold."""
+        mixture = self._mixture(self._phase.slot)
+        return None if mixture is None else (mixture[0], (mixture[1] ** 2 - self.source.eps).clamp_(min=0))

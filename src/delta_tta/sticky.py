@@ -1,0 +1,248 @@
+"""Answers that know the stream: what was in view a moment ago probably still is.
+
+A hidden Markov model over the samples in their order. The class stays with probability s, or else is drawn anew from q,
+the mean of the predictions so far; p(y|x)/q(y) is the likelihood of a sample. With a the belief before a sample,
+
+    A = Σ_y a(y) p(y)/q(y)          Z = 1 + s (A − 1)          a ← (s a p/q + (1 − s) p) / Z
+
+and log Z is what the sample says in favour of s against s = 0, samples without order, under which Z is 1.
+
+Nobody knows s, nor how far the model's confidence can be believed (p^(1/T), renormalised). So a filter runs for each
+of a few values of both, and the answer is their mean, weighed by how well each has foretold the stream lately:
+exp(Σ log Z), against exp(DOUBT) for leaving the answers as they are. On a shuffled stream
+that remains, and nothing changes.
+
+All samples of a batch are answered together, so each may learn from those behind it, too: `filter="smooth"` adds the
+backward pass within the batch. `filter="causal"` uses only what came before.
+
+Filtering a classifier's outputs by a hidden Markov model is old; relatives at test time are LAME (Boudiaf et al. 2022)
+and UniTTA's COFA (Du et al. 2024). Ours: s, T and whether to filter at all come from the likelihood of the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from .words import word
+
+Array = npt.NDArray[np.float32]
+
+STAYS = np.array([0.5, 0.8, 0.93, 0.98], dtype=np.float32)
+TEMPERATURES = np.array([1.0, 1.6, 2.5], dtype=np.float32)
+DOUBT = 10.0
+"""Nats that the stream must say for s > 0 before answers change: below it chance is at work on weak networks."""
+MEMORY = 256
+"""Samples over which that evidence is forgotten (to 1/e)."""
+PRIOR, MOST = 30.0, 2000.0
+"""q starts as if so many samples had been spread evenly over the classes, and remembers at most so many. With 100, a
+model that fails and always says the same looked sticky: 18 points lost."""
+STREAMS = 256
+"""Streams that are told apart; those that were not seen for longest are forgotten first."""
+NEGLIGIBLE = 1e-4
+TINY = 1e-30
+
+
+@word("sticky", "filter", "filter the answers over the stream: what was in view probably still is", part=True)
+class Sticky:
+    """The filter of one adapter. `answer` returns what to say and the state after it; only `commit` changes it."""
+
+    def __init__(self, mode: Literal["smooth", "causal"] = "smooth") -> None:
+        self.mode = mode
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the streams."""
+        self._state = _State()
+
+    @property
+    def stays(self) -> float:
+        """How likely the class is thought to stay, 0 to 1."""
+        weights = _weights(self._state.evidence[None])[0, 1:]
+        return float(weights.reshape(-1, len(STAYS)).sum(0) @ STAYS) if self._state.count else 0.0
+
+    def answer(self, logits: Tensor, streams: Sequence[Hashable] | None = None) -> tuple[Tensor, _State]:
+        """Return the filtered logits, (B, K), and the state after this batch.
+
+        Args:
+            logits: (B, K), in the order of time.
+            streams: of each sample, the stream (camera, video) it belongs to; None: all to one.
+        """
+        log_p = logits.detach().float().log_softmax(1).cpu().numpy()
+        rows = np.flatnonzero(np.isfinite(log_p.max(1))).tolist()  # what is not finite tells nothing
+        if not len(rows):
+            return logits, self._state
+        names: Sequence[Hashable] = [None] * len(log_p) if streams is None else streams
+        p = tempered(log_p[rows])
+        state = self._state.following(p)
+        likelihood = _likelihood(p, state.q)
+        filtered = p[0].copy()
+        for name in dict.fromkeys(names[row] for row in rows):
+            own = [place for place, row in enumerate(rows) if names[row] == name]
+            before = state.beliefs.pop(name, None)
+            start = np.repeat(state.q[:, None], len(STAYS), 1) if before is None else before
+            belief, z = _run(likelihood[:, own], state.q, start)
+            state.beliefs[name] = belief  # last in the order of their use
+            evidence = _accumulated(state.evidence, np.log(z))
+            state.evidence = evidence[-1]
+            weights = _weights(evidence if self.mode == "causal" else evidence[-1:])  # (b or 1, 1 + T·S)
+            counts = np.flatnonzero(weights[:, 1:].max(0) > NEGLIGIBLE)
+            if len(counts):
+                mixed = weights[:, :1] * p[0][own]
+                for place in counts:
+                    t, s = divmod(int(place), len(STAYS))
+                    beliefs = _beliefs(likelihood[t, own], state.q[t], start[t, s], STAYS[s], self.mode == "smooth")
+                    mixed += weights[:, 1 + place, None] * beliefs
+                filtered[own] = mixed
+        while len(state.beliefs) > STREAMS:
+            del state.beliefs[next(iter(state.beliefs))]
+        correction = np.zeros_like(log_p)
+        correction[rows] = np.log(np.maximum(filtered, TINY)) - np.log(np.maximum(p[0], TINY))
+        return (logits + torch.from_numpy(correction).to(logits.device)).to(logits.dtype), state
+
+    def commit(self, state: _State) -> None:
+        """Go on from what `answer` returned."""
+        self._state = state
+
+    def remembered(self) -> dict[str, Any]:
+        """Return what must be saved: tensors, and the names of the streams as text or numbers."""
+        state = self._state
+        if not state.count:
+            return {}
+        names = list(state.beliefs)
+        return {
+            "q": torch.from_numpy(state.q.copy()),
+            "count": state.count,
+            "evidence": torch.from_numpy(state.evidence.copy()),
+            "streams": names,
+            "beliefs": torch.from_numpy(np.stack([state.beliefs[name] for name in names])),
+        }
+
+    def fits(self, memory: Mapping[str, Any], classes: int | None) -> bool:
+        """Whether a filter over so many classes may have remembered this."""
+        if not memory:
+            return True
+        grid = (len(TEMPERATURES), len(STAYS))
+        return (
+            memory.keys() == {"q", "count", "evidence", "streams", "beliefs"}
+            and memory["q"].shape == (grid[0], classes)
+            and memory["evidence"].shape == grid
+            and memory["beliefs"].shape == (len(memory["streams"]), *grid, classes)
+        )
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        """Go on from what was remembered."""
+        self.reset()
+        if memory:
+            beliefs = memory["beliefs"].float().cpu().numpy()
+            self._state = _State(
+                memory["q"].float().cpu().numpy(),
+                float(memory["count"]),
+                memory["evidence"].float().cpu().numpy(),
+                dict(zip(memory["streams"], beliefs, strict=True)),
+            )
+
+
+class _State:
+    """The filters: q by temperature, (T, K); the evidence for each, (T, S); the belief in each stream, (T, S, K)."""
+
+    def __init__(
+        self,
+        q: Array | None = None,
+        count: float = 0.0,
+        evidence: Array | None = None,
+        beliefs: dict[Hashable, Array] | None = None,
+    ) -> None:
+        self.q = np.empty((0, 0), np.float32) if q is None else q
+        self.count = count
+        self.evidence = np.zeros((len(TEMPERATURES), len(STAYS)), np.float32) if evidence is None else evidence
+        self.beliefs = {} if beliefs is None else beliefs
+
+    def following(self, p: Array) -> _State:
+        """Return a copy whose q has met these predictions, (T, B, K)."""
+        _, size, classes = p.shape
+        q = self.q if self.count else np.full((len(TEMPERATURES), classes), 1 / classes, np.float32)
+        count = min((self.count or PRIOR) + size, MOST)
+        share = min(1.0, size / count)
+        return _State((1 - share) * q + share * p.mean(1), count, self.evidence.copy(), dict(self.beliefs))
+
+
+def evidence_of(p: Array, q: Array) -> float:
+    """Return, in nats, how much better than without order the filters foretell one batch by itself, in the mean.
+
+    Args:
+        p: of the samples in the order of time, at each temperature, (T, B, K).
+        q: mean predictions at each temperature, (T, K).
+    """
+    _, z = _run(_likelihood(p, q), q, np.repeat(q[:, None], len(STAYS), 1))
+    found = np.append(np.log(z).sum(0), 0.0)  # no order is one of them
+    return float(found.max() + np.log(np.exp(found - found.max()).mean()))
+
+
+def tempered(log_p: Array) -> Array:
+    """Return p^(1/T), renormalised, for each T: (T, B, K)."""
+    scaled = log_p[None] / TEMPERATURES[:, None, None]
+    p: Array = np.exp(scaled - scaled.max(2, keepdims=True))
+    p /= p.sum(2, keepdims=True)
+    return p
+
+
+def _likelihood(p: Array, q: Array) -> Array:
+    return np.divide(p, np.maximum(q[:, None], TINY), dtype=np.float32)
+
+
+def _run(likelihood: Array, q: Array, belief: Array) -> tuple[Array, Array]:
+    """Run all filters over the samples of one stream: the beliefs after the last, (T, S, K), and each Z, (B, T, S)."""
+    belief = belief.copy()
+    z = np.empty((likelihood.shape[1], *belief.shape[:2]), np.float32)
+    leaves = (1 - STAYS)[:, None] * q[:, None]  # (T, S, K)
+    for t in range(likelihood.shape[1]):
+        met = likelihood[:, t, :, None]  # (T, K, 1)
+        one = 1 + STAYS * (np.matmul(belief, met)[..., 0] - 1)
+        belief *= STAYS[:, None]
+        belief += leaves
+        belief *= met[:, None, :, 0]
+        belief /= one[..., None]
+        z[t] = one
+    return belief, z
+
+
+def _beliefs(likelihood: Array, q: Array, start: Array, stay: float, smooth: bool) -> Array:
+    """Return what one filter believes at each sample, (B, K); smooth: with what the later ones of the batch say."""
+    beliefs = np.empty_like(likelihood)
+    belief = start
+    for t, met in enumerate(likelihood):
+        belief = (stay * belief + (1 - stay) * q) * met
+        belief /= belief.sum()
+        beliefs[t] = belief
+    if smooth:
+        later = np.ones_like(q)
+        for t in range(len(likelihood) - 1, 0, -1):
+            told = likelihood[t] * later
+            later = stay * told + (1 - stay) * float(q @ told)
+            later /= later.mean()
+            both = beliefs[t - 1] * later
+            beliefs[t - 1] = both / both.sum()
+    return beliefs
+
+
+def _accumulated(evidence: Array, news: Array) -> Array:
+    """Return the evidence after each sample, (B, T, S): the old is forgotten over MEMORY samples."""
+    keep, found = np.exp(-1 / MEMORY), np.empty_like(news)
+    for t, new in enumerate(news):
+        evidence = found[t] = keep * evidence + new
+    return found
+
+
+def _weights(evidence: Array) -> Array:
+    """Return the weights, (B, 1 + T·S), of no filter and of each filter; they sum to 1."""
+    flat = evidence.reshape(len(evidence), -1)
+    scores = np.concatenate([np.full((len(flat), 1), DOUBT, np.float32), flat], 1)
+    weights: Array = np.exp(scores - scores.max(1, keepdims=True))
+    weights /= weights.sum(1, keepdims=True)
+    return weights
