@@ -4,8 +4,8 @@ python examples/camera.py                                  # the first camera, u
 python examples/camera.py --source clip.mp4 --frames 300   # a file stands for the camera, at its own pace
 python examples/camera.py --source clip.mp4 --foreground   # the same labels, but answers wait for the learning
 
-Frames come one at a time, so they are learnt from 64 together; the frame after those may still have to wait a little
-for the learning to end.
+Frames come one at a time, so 64 of them are collected before they are learnt from, together; the frame after those may
+still have to wait a little for the learning to end. What was in view a moment ago counts from the first frame on.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument(
         "--model", default="resnet20-cifar10", help="see `delta_tta.models.load` [%(default)s, embedded]"
     )
-    parser.add_argument("--method", default="tent+delta", help="`delta-tta methods` lists them [%(default)s]")
+    parser.add_argument("--method", help="`delta-tta methods` lists the words [what `adapt(model)` takes]")
     parser.add_argument("--preset", default="cifar10-c", help="the paper's settings for a set of images [%(default)s]")
     parser.add_argument("--foreground", action="store_true", help="learn before the answer is given, to compare")
     args = parser.parse_args()

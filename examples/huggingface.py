@@ -69,9 +69,7 @@ def main() -> None:
     parser.add_argument("--split", default="test", help="which part, where the data set has parts [%(default)s]")
     parser.add_argument("--model", default="microsoft/resnet-50", help="a name of the hub, or a folder [%(default)s]")
     parser.add_argument("--method", default="tent+delta", help="`delta-tta methods` lists them [%(default)s]")
-    parser.add_argument(
-        "--batch", type=int, default=32, help="images at a time; below 9 it learns from 64 together [32]"
-    )
+    parser.add_argument("--batch", type=int, default=32, help="images at a time [%(default)s]")
     parser.add_argument(
         "--random", action="store_true", help="a tiny untrained ResNet; without --data on the demo images"
     )

@@ -51,9 +51,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="images, in any sub-folders; they arrive in the order of their paths")
     parser.add_argument("--model", default="torchvision:resnet50", help="torchvision:NAME or timm:NAME [%(default)s]")
     parser.add_argument("--method", default="tent+delta", help="`delta-tta methods` lists them [%(default)s]")
-    parser.add_argument(
-        "--batch", type=int, default=32, help="images at a time; below 9 it learns from 64 together [32]"
-    )
+    parser.add_argument("--batch", type=int, default=32, help="images at a time [%(default)s]")
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
         "--weights", help="a file, or a name of torchvision's; without it the library downloads its own"

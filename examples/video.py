@@ -3,8 +3,8 @@
 python examples/video.py clip.mp4 labelled.mp4
 python examples/video.py clip.mp4 labelled.mp4 --model torchvision:resnet50 --preset ytbb-sub --classes names.txt
 
-A video is the natural dependent stream: one thing fills the view for seconds. That is what DELTA is made for; try
-`--method tent` to see a method that is not.
+A video is the natural dependent stream: one thing fills the view for seconds. `adapt(model)` finds that out and uses
+it; try `--method tent` to see a method that is misled by it.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ def main() -> None:
         "--model", default="resnet20-cifar10", help="see `delta_tta.models.load` [%(default)s, embedded]"
     )
     parser.add_argument("--classes", type=Path, help="a text file, one name a line, in the order of the outputs")
-    parser.add_argument("--method", default="tent+delta", help="`delta-tta methods` lists them [%(default)s]")
+    parser.add_argument("--method", help="`delta-tta methods` lists the words [what `adapt(model)` takes]")
     parser.add_argument(
         "--preset", default="cifar10-c", help="the paper's for video on ImageNet: ytbb-sub [%(default)s]"
     )
     parser.add_argument(
-        "--batch", type=int, default=16, help="frames at a time; below 9 it learns from 64 together [16]"
+        "--batch", type=int, default=16, help="frames at a time; below 9 are learnt from 64 together [16]"
     )
     args = parser.parse_args()
     if args.batch < 1:

@@ -28,20 +28,35 @@ ADAPTERS = {
     "ent-w+delta": ("ent-w+delta", {}),
     "eta": ("eta", {}),
     "lame": ("lame", {}),
+    "anchored": ("anchored", {}),
+    "recommended": (None, {}),
+    "sticky": ("tent+delta+sticky", {}),
     "unguarded": ("tent+delta", {"guard": "off"}),
     "auto": ("tent+delta", {"update": "auto", "length": 8}),
     "slow": ("tent+delta", {"update": "slow", "length": 8}),
     "window": ("tent+delta", {"update": "window", "length": 8}),
     "tent in a window": ("tent", {"update": "window", "length": 8}),
     "background": ("tent+delta", {"background": True}),
+    "recommended in background": (None, {"background": True}),
     "slow in background": ("tent+delta", {"update": "slow", "length": 8, "background": True}),
 }
 ALONE = ("tema", "tent+delta", "ent-w+delta", "unguarded", "auto", "slow", "window", "background", "slow in background")
 """In these the answer to a sample does not depend on the others of its batch."""
 ENDS = ("answered", "skipped", "refused", "model's error")
-BENIGN = ("no sample passed", "collecting samples", "a single sample")
+BENIGN = ("no sample passed", "collecting samples")
 """Skipped for other reasons than the batch being bad."""
-LEARNT = ("parameters", "statistics", "optimizer", "objective", "reweighting", "pace", "fisher", "classes", "cache")
+LEARNT = (
+    "parameters",
+    "statistics",
+    "optimizer",
+    "objective",
+    "reweighting",
+    "shares",
+    "filter",
+    "fisher",
+    "classes",
+    "cache",
+)
 
 CASES: Counter[tuple[str, str]] = Counter()
 """How often each kind of batch ended in each way."""
@@ -84,7 +99,7 @@ class Case:
     def adapter(self):
         """An adapter that has seen the good batches that come before."""
         method, settings = ADAPTERS[self.who]
-        adapter = delta_tta.adapt(NETS[self.net](), method, lr=0.02, **{"update": "every", **settings})
+        adapter = delta_tta.adapt(NETS[self.net](), method, lr=0.02, **{"update": "every", "guard": "on", **settings})
         for x in self.first:
             adapter(x)
         adapter.wait()

@@ -10,12 +10,11 @@ from torch import Tensor, nn
 
 
 class PlainNorm(nn.Module):
-    """One norm layer with "bn", "tema", "tbr" or "tbr-b" statistics."""
+    """One norm layer with "bn", "tema" or "tbr" statistics."""
 
     def __init__(self, layer: nn.modules.batchnorm._BatchNorm, kind: str, alpha: float, init: str) -> None:
         super().__init__()
         self.kind, self.alpha, self.eps = kind, alpha, layer.eps
-        self.t = 1 if init == "inherit" else 0  # batches in the averages of "tbr-b"; the source counts as one
         self.weight, self.bias = layer.weight, layer.bias
         self.mean = self.std = None
         if init == "inherit":
@@ -39,29 +38,13 @@ class PlainNorm(nn.Module):
                 r = std_b.detach() / self.std
                 d = (mean_b.detach() - self.mean) / self.std
                 out = (v - mean_b.view(view)) / std_b.view(view) * r.view(view) + d.view(view)
-            if self.kind == "tbr-b":
-                self.seen = v.detach()  # until the predictions are known
-            else:
-                self.mean = self.alpha * self.mean + (1 - self.alpha) * mean_b.detach()
-                self.std = self.alpha * self.std + (1 - self.alpha) * std_b.detach()
+            self.mean = self.alpha * self.mean + (1 - self.alpha) * mean_b.detach()
+            self.std = self.alpha * self.std + (1 - self.alpha) * std_b.detach()
         if self.weight is not None:
             out = out * self.weight.view(view)
         if self.bias is not None:
             out = out + self.bias.view(view)
         return out
-
-    def balance(self, weights: list[float]) -> None:
-        """Move mean and second moment of "tbr-b" towards the weighted ones of the batch."""
-        total = sum(weights)
-        samples = [sample.reshape(sample.shape[0], -1) for sample in self.seen]  # (C, space)
-        m = sum(w * v.mean(1) for w, v in zip(weights, samples, strict=True)) / total
-        q = sum(w * (v**2).mean(1) for w, v in zip(weights, samples, strict=True)) / total
-        k = min(1, max(1 - self.alpha, 1 / (self.t + 1)) * total / len(weights))
-        second = self.std**2 - self.eps + self.mean**2
-        second = (1 - k) * second + k * q
-        self.mean = (1 - k) * self.mean + k * m
-        self.std = torch.sqrt(second - self.mean**2 + self.eps)
-        self.t += 1
 
 
 def put_plain_norms(model: nn.Module, kind: str, alpha: float, init: str) -> list[PlainNorm]:
@@ -91,14 +74,10 @@ class PlainAdapter:
         lam=0.9,
         init="first",
         threshold=None,
-        alpha_b=0.98,
-        lam_b=0.3,
-        clip_b=3.0,
         kl_weight=None,
     ):
         self.model = model.eval()
-        self.statistics, self.lam_b, self.clip_b, self.f = statistics, lam_b, clip_b, None
-        self.norms = put_plain_norms(model, statistics, alpha_b if statistics == "tbr-b" else alpha, init)
+        self.norms = put_plain_norms(model, statistics, alpha, init)
         self.parameters = [p for n in self.norms for p in (n.weight, n.bias)]
         self.objective, self.dot, self.reduction, self.lam = objective, dot, reduction, lam
         self.optimizer, self.lr, self.threshold = optimizer, lr, threshold
@@ -146,12 +125,6 @@ class PlainAdapter:
             self.step(torch.autograd.grad(loss, self.parameters))
         self.z = self.lam * self.z + (1 - self.lam) * q.sum(0) / size
         self.mean_so_far = self.follow(q)
-        if self.statistics == "tbr-b":
-            self.f = torch.full((classes,), 1 / classes, dtype=p.dtype) if self.f is None else self.f
-            self.f = self.lam_b * self.f + (1 - self.lam_b) * q.sum(0) / size
-            balanced = [min(1 / (classes * float(self.f[int(row.argmax())])), self.clip_b) for row in q]
-            for norm in self.norms:
-                norm.balance(balanced)
         return logits.detach()
 
     def follow(self, p: Tensor) -> list[Tensor]:

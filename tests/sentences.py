@@ -6,11 +6,11 @@ import itertools
 import torch
 
 import delta_tta
-from delta_tta import Guard
+from delta_tta.adapt import RECOMMENDED
 from delta_tta.recipe import parse, sentences
 from nets import batches, conv_net
 
-LONG = {"delta-b": "tbr-b+dot", "delta": "tbr+dot"}
+LONG = {"delta": "tbr+dot"}
 WORDS_OF = {m: {w for part in m.split("+") for w in LONG.get(part, part).split("+")} for m in sentences()}
 
 
@@ -28,7 +28,7 @@ def cover(size):
 
 
 PAPER = ["bn", "tema", "tent", "tent+tema", "tent+tbr", "tent+dot", "pl+delta", "ent-w+delta", "lame", "eta", "eata"]
-FEW = sorted({*cover(1), "tent+delta", "eta+delta", "tent+delta+lame"})
+FEW = sorted({*cover(1), "tent+delta", "eta+delta", "tent+delta+lame", "anchored", RECOMMENDED})
 """For the schedules other than "every": each word at least once."""
 METHODS = sorted({*cover(2), *PAPER, *FEW})
 SCHEDULES = {
@@ -37,10 +37,7 @@ SCHEDULES = {
     "window": {"update": "window", "length": 8},
     "background": {"update": "every", "background": True},
     "slow in background": {"update": "slow", "length": 8, "background": True},
-    "handed over": {"update": "every", "guard": "on"},
 }
-HANDED_OVER = ["bn", "tent", "tent+dot"]
-"""To this net all noise is of one class, so the guard gives these moving averages at once."""
 
 
 def make(method, schedule=SCHEDULES["every"], net=None, device="cpu", shape=(3, 8, 8), **settings):
@@ -50,7 +47,7 @@ def make(method, schedule=SCHEDULES["every"], net=None, device="cpu", shape=(3, 
     lr = 1e-3 if method == "memo" else 0.02  # a step of plain SGD on all weights
     usual = {
         "optimizer": "adam", "lr": lr, "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "views": 2,
-        "guard": Guard(coherence=1),
+        "guard": "on",
     }  # fmt: skip
     source = [x.to(like) for x in batches(2, seed=9, shape=shape)] if "eata" in method else None
     return delta_tta.adapt(net, method, source=source, **{**usual, **schedule, **settings})
@@ -68,11 +65,13 @@ def saved_and_loaded(state):
 
 
 def adapts(method):
-    return (parse(method).trains != "nothing" and method != "memo") or parse(method).statistics == "tema"
+    """Whether it changes the model."""
+    recipe = parse(method)
+    return (recipe.trains != "nothing" and method != "memo") or recipe.statistics in ("tema", "anchored")
 
 
 def bakes(method):
-    """Whether a plain model can answer as it does."""
+    """Whether a plain model can answer as it does, but for what a filter adds."""
     return parse(method).answer is None and method != "memo"
 
 

@@ -215,7 +215,8 @@ def main() -> None:
         "mean": json.dumps([round(float(v), 4) for v in scale[0]]),
         "std": json.dumps([round(float(v), 4) for v in scale[1]]),
         "clean_accuracy": f"{score:.2f}",
-        "trained_by": "tools/train_cifar.py " + " ".join(f"--{name} {getattr(args, name)}" for name in options)
+        "trained_by": "tools/train_cifar.py "
+        + " ".join(f"--{name} {getattr(args, name)}" for name in options)
         + (f" --grow {args.grow.name}" if args.grow else ""),
     }
     weights = averaged.half() if args.half else averaged

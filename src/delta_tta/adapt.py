@@ -16,8 +16,9 @@ from .recipe import parse
 from .settings import make_settings
 
 RECOMMENDED = "tent+anchored+dot+sticky"
+WITHOUT_WEIGHTS = "anchored+sticky"
 WITHOUT_BATCH_NORM = "source+sticky"
-"""What `adapt(model)` does with a model, and with one that has no batch norm."""
+"""What `adapt(model)` does; with a model whose batch norms have no γ and β; and with one that has no batch norm."""
 
 
 def adapt(
@@ -35,7 +36,7 @@ def adapt(
         model: any classifier that returns logits (B, K). Its batch norm layers are replaced in place until
             `unload`.
         method: an objective and its parts in the paper's notation, such as "tent+delta"; `methods()` lists them. None
-            takes the one we recommend: `RECOMMENDED`, or `WITHOUT_BATCH_NORM` where the model has none.
+            takes the one that we recommend for the model.
         preset: the paper's settings for "cifar10-c", "cifar100-c", "imagenet-c", "imagenet-r" or "ytbb-sub". Without
             one, ImageNet-C's apply.
         source: for "eata" alone: images of the training distribution, as the model takes them, in batches (a tensor, or
@@ -59,12 +60,14 @@ def adapt(
         raise ModelError(f"Expected `model` to be a torch.nn.Module, but got {type(model).__name__}.")
     if isinstance(model, Adapter):
         raise ModelError("The model is an adapter already; call unload() on it first.")
+    if "paper" in settings:
+        raise SettingError("Every method behaves as its paper says by itself now: leave out `paper`.")
     recipe = parse(recommended(model) if method is None else method)
     if process_group is not None:
         if settings.get("sync") is False:
             raise SettingError("Expected `sync` not to be False together with a `process_group`.")
         settings = {**settings, "sync": True}
-    chosen = make_settings(preset, settings, recipe.first, recipe.statistics == "anchored")
+    chosen = make_settings(preset, settings, recipe.first, method is None or recipe.statistics == "anchored")
     if chosen.prior > 0 and str(recipe) != "bn":
         raise SettingError(f"Setting `prior` belongs to method 'bn', but the method is '{recipe}'.")
     ranks = None
@@ -79,5 +82,7 @@ def adapt(
 
 def recommended(model: nn.Module) -> str:
     """Return the method that `adapt(model)` takes."""
-    has_statistics = any(isinstance(m, _BatchNorm) and m.running_mean is not None for m in model.modules())
-    return RECOMMENDED if has_statistics else WITHOUT_BATCH_NORM
+    layers = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.running_mean is not None]
+    if not layers:
+        return WITHOUT_BATCH_NORM
+    return RECOMMENDED if any(layer.affine for layer in layers) else WITHOUT_WEIGHTS

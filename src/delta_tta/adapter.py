@@ -86,6 +86,7 @@ class Adapter(nn.Module):
         with self._together():
             self._worker.wait()
             x, wrong = self._checked(images)
+            streams = self._streams(stream, len(x))
             if self.settings.episodic:
                 self._restore_source()
             background = self.settings.background
@@ -95,12 +96,12 @@ class Adapter(nn.Module):
                 logits, update = self._learner.refuse(x, wrong)
             after = None
             if self._filter is not None:
-                logits, after = self._filtered(logits, stream)
+                logits, after = self._filtered(logits, streams)
             step, samples = self._signals.step + 1, self._signals.samples + len(x)
 
             def learn() -> None:
                 done = update()
-                if self._filter is not None and after is not None and wrong is None:
+                if self._filter is not None and after is not None and not done.spoilt:
                     self._filter.commit(after)
                 self._signals = self._counted(done, step, samples)
 
@@ -115,8 +116,10 @@ class Adapter(nn.Module):
         """Return the logits of a batch with what was learnt so far, and learn nothing."""
         with self._together():
             self._worker.wait()
-            logits = self._learner.predict(self._checked(images)[0])
-            return logits if self._filter is None else self._filtered(logits, stream)[0]
+            x = self._checked(images)[0]
+            streams = self._streams(stream, len(x))
+            logits = self._learner.predict(x)
+            return logits if self._filter is None else self._filtered(logits, streams)[0]
 
     @property
     def signals(self) -> Signals:
@@ -152,7 +155,8 @@ class Adapter(nn.Module):
         Args:
             keep: False: the source model, with its own layers, as it was given. True: plain layers with the adapted
                 statistics and parameters, in eval mode, ready for export. Methods that use each batch's own
-                statistics leave layers that do the same.
+                statistics leave layers that do the same. What "+sticky" does to the answers is no part of a model and
+                stays behind.
         """
         with self._turn():
             if keep and self.settings.prior > 0:
@@ -160,7 +164,7 @@ class Adapter(nn.Module):
                     "A plain BatchNorm cannot mix source and batch statistics as prior > 0 does; "
                     "unload() without keep, or adapt with 'tema'."
                 )
-            outside = "memo" if self.recipe.whole == "memo" else self.recipe.answer or self.recipe.filter
+            outside = "memo" if self.recipe.whole == "memo" else self.recipe.answer
             if keep and outside is not None:
                 raise StateError(
                     f"What '{outside}' does to the answers is no part of the model, so a plain model cannot hold it; "
@@ -266,15 +270,20 @@ class Adapter(nn.Module):
             stays=None if self._filter is None else self._filter.stays,
         )
 
-    def _filtered(self, logits: Tensor, stream: Any) -> tuple[Tensor, Any]:
+    def _streams(self, stream: Any, size: int) -> list[Hashable] | None:
+        """Return the stream of each sample, for the filter if there is one; None where all are of one."""
+        if self._filter is None or stream is None:
+            return None
+        if self.settings.sync:
+            raise InputError("Expected no `stream` with sync=True: the ranks' shares of a batch are filtered as one.")
+        return _names(stream, size)
+
+    def _filtered(self, logits: Tensor, streams: list[Hashable] | None) -> tuple[Tensor, Any]:
         """Return the filtered answers, and the filter's state after them, over all ranks."""
         assert self._filter is not None
         ranks = self._learner.ranks
-        streams = _streams(stream, len(logits))
         if ranks is None:
             return self._filter.answer(logits, streams)
-        if streams is not None:
-            raise InputError("Expected no `stream` with sync=True: the ranks' shares of a batch are filtered as one.")
         answers, after = self._filter.answer(ranks.join(at_least_float32(logits)))
         return answers[ranks.share].to(logits.dtype), after
 
@@ -324,10 +333,8 @@ class Adapter(nn.Module):
         return x.clone() if x.is_inference() else x, None
 
 
-def _streams(stream: Any, size: int) -> list[Hashable] | None:
-    """Return the stream of each sample; None where all are of one that has no name."""
-    if stream is None:
-        return None
+def _names(stream: Any, size: int) -> list[Hashable]:
+    """Return the name of each sample's stream."""
     if isinstance(stream, Tensor) and stream.dim():
         stream = stream.tolist()
     names: list[Hashable] = list(stream) if isinstance(stream, (list, tuple)) else [stream] * size

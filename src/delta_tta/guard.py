@@ -14,7 +14,7 @@ class Guard:
     Attributes:
         agreement: least share of the samples on which the model must agree with itself before training.
         samples: how many are compared before a verdict, over several batches where these are small.
-        every: batches between two verdicts; at first fewer: 1, 2, 4, 8, …
+        every: batches between two verdicts; at first fewer: at the batches 2, 4, 8, …
         cooling: factor of the learning rate after each rollback.
         reach: how many times wider, narrower or farther off than the source's a layer's statistics may be before a
             batch is taken for garbage, such as images in 0 to 255 where 0 to 1 was meant, and not learnt from.

@@ -71,12 +71,6 @@ class Learner(Forward):
         self.subject.reset()
         self._start()
 
-    def untrain(self) -> None:
-        """Let the parameters go back to the source; statistics and all that was counted stay."""
-        self.subject.discard()
-        self.subject.untrain()
-        self._start_training()
-
     @property
     def learns(self) -> bool:
         """Whether a batch may change the answers to later ones."""
@@ -133,18 +127,26 @@ class Learner(Forward):
             x: the batch.
             later: the update runs after the caller has the answer; leave to it all that the answer does not need.
         """
-        if later and self.objective is None and self.started:
+        if later and self.objective is None and self.shares is None and self.started:
             return self.predict(x), lambda: self.observe(x)[1]()
         self.discard()
-        watched = contextlib.nullcontext() if self.watch is None else self.watch.undone_if_it_fails()
-        with watched:
+        mark = None if self.watch is None else self.watch.mark()
+        with self._undone_if_it_fails(mark):
             logits = self._observed(x)
             with torch.no_grad():
                 answer = self._answer(x, logits.detach())
             undone = None if self.watch is None else self.watch.check(x, logits)  # LAME reads features of the last run
             if undone is not None:
                 return self.predict(x), lambda: self._not_learnt(undone)
-        return answer.clone() if later else answer, lambda: self._learn(x, logits)
+
+        def learn() -> Outcome:
+            with self._undone_if_it_fails(mark):
+                return self._learn(x, logits)
+
+        return answer.clone() if later else answer, learn
+
+    def _undone_if_it_fails(self, mark: Any) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self.watch is None else self.watch.undone_if_it_fails(mark)
 
     def _observed(self, x: Tensor) -> Tensor:
         """Run the model, and let its layers observe; anchored layers choose their share first."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+import numpy as np
+
 from .prediction import Prediction
 from .recipe import Recipe
 from .sticky import DOUBT, PRIOR, evidence_of, tempered
@@ -19,14 +21,12 @@ class Order:
     """Looks at the order of the answers of a method that normalises with each batch's own statistics."""
 
     def __init__(self, recipe: Recipe) -> None:
-        part = "anchored" if recipe.objective is None else f"{recipe.objective}+anchored"
-        self._instead = f"{replace(recipe, statistics='anchored') if recipe.objective else part}"
-        self._method = str(recipe)
+        self._method, self._instead = str(recipe), str(replace(recipe, statistics="anchored"))
         self.reset()
 
     def reset(self) -> None:
         """Begin to look again."""
-        self._left, self._evidence = BATCHES, 0.0
+        self._left, self._evidence, self._samples, self._sum = BATCHES, 0.0, PRIOR, np.zeros((0, 0), np.float32)
 
     def look(self, prediction: Prediction) -> None:
         """Look at one batch."""
@@ -35,8 +35,9 @@ class Order:
         self._left -= 1
         p = tempered(prediction.log_p.detach().float().cpu().numpy())
         size, classes = p.shape[1:]
-        q = (p.sum(1) + PRIOR / classes) / (size + PRIOR)
-        self._evidence += evidence_of(p, q)
+        before = self._sum if self._samples > PRIOR else np.full((len(p), classes), PRIOR / classes, np.float32)
+        self._sum, self._samples = before + p.sum(1), self._samples + size
+        self._evidence += evidence_of(p, self._sum / np.float32(self._samples))
         if self._evidence > 2 * DOUBT:
             self._left = 0
             log.warning(

@@ -108,7 +108,7 @@ def parse(method: str) -> Recipe:
     statistics, reweightings, answers = chosen("statistics"), chosen("reweighting"), chosen("answer")
     objective = first if WORDS[first].room == "objective" else None
     if objective is None:
-        with_loss = "+".join(["tent", *parts])
+        with_loss = "+".join(["tent", *([first] if WORDS[first].part else []), *parts])
         if reweightings:
             raise MethodError(
                 f"{method!r} makes no sense: {reweightings[0]!r} weighs the samples of a loss, and {first!r} "

@@ -29,6 +29,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from .errors import InputError
 from .words import word
 
 Array = npt.NDArray[np.float32]
@@ -78,26 +79,35 @@ class Sticky:
         if not len(rows):
             return logits, self._state
         names: Sequence[Hashable] = [None] * len(log_p) if streams is None else streams
+        if self._state.count and self._state.q.shape[1] != log_p.shape[1]:
+            raise InputError(
+                f"Expected logits over {self._state.q.shape[1]} classes as before, but got {log_p.shape[1]}. "
+                "Call reset() before another task begins."
+            )
         p = tempered(log_p[rows])
+        smooth = self.mode == "smooth"
         state = self._state.following(p)
-        likelihood = _likelihood(p, state.q)
+        q = state.q[:, None] if smooth else self._state.along(p)  # (T, 1 or B, K)
+        state.q = q[:, -1]
+        likelihood = _likelihood(p, q)
         filtered = p[0].copy()
         for name in dict.fromkeys(names[row] for row in rows):
             own = [place for place, row in enumerate(rows) if names[row] == name]
+            q_own = q if smooth else q[:, own]
             before = state.beliefs.pop(name, None)
-            start = np.repeat(state.q[:, None], len(STAYS), 1) if before is None else before
-            belief, z = _run(likelihood[:, own], state.q, start)
+            start = np.repeat(q_own[:, :1], len(STAYS), 1) if before is None else before
+            belief, z = _run(likelihood[:, own], q_own, start)
             state.beliefs[name] = belief  # last in the order of their use
             evidence = _accumulated(state.evidence, np.log(z))
             state.evidence = evidence[-1]
-            weights = _weights(evidence if self.mode == "causal" else evidence[-1:])  # (b or 1, 1 + T·S)
-            counts = np.flatnonzero(weights[:, 1:].max(0) > NEGLIGIBLE)
-            if len(counts):
-                mixed = weights[:, :1] * p[0][own]
-                for place in counts:
+            weights = _weights(evidence[-1:] if smooth else evidence)[:, 1:]  # (1 or b, T·S)
+            weights[weights <= NEGLIGIBLE] = 0
+            if weights.any():
+                mixed = (1 - weights.sum(1, keepdims=True)) * p[0][own]
+                for place in np.flatnonzero(weights.any(0)):
                     t, s = divmod(int(place), len(STAYS))
-                    beliefs = _beliefs(likelihood[t, own], state.q[t], start[t, s], STAYS[s], self.mode == "smooth")
-                    mixed += weights[:, 1 + place, None] * beliefs
+                    beliefs = _beliefs(likelihood[t, own], q_own[t], start[t, s], STAYS[s], smooth)
+                    mixed += weights[:, place, None] * beliefs
                 filtered[own] = mixed
         while len(state.beliefs) > STREAMS:
             del state.beliefs[next(iter(state.beliefs))]
@@ -124,9 +134,10 @@ class Sticky:
         }
 
     def fits(self, memory: Mapping[str, Any], classes: int | None) -> bool:
-        """Whether a filter over so many classes may have remembered this."""
+        """Whether a filter over so many classes may have remembered this; None: it answered, and nothing was learnt."""
         if not memory:
             return True
+        classes = memory["q"].shape[-1] if classes is None else classes
         grid = (len(TEMPERATURES), len(STAYS))
         return (
             memory.keys() == {"q", "count", "evidence", "streams", "beliefs"}
@@ -165,11 +176,22 @@ class _State:
 
     def following(self, p: Array) -> _State:
         """Return a copy whose q has met these predictions, (T, B, K)."""
-        _, size, classes = p.shape
-        q = self.q if self.count else np.full((len(TEMPERATURES), classes), 1 / classes, np.float32)
+        size = p.shape[1]
         count = min((self.count or PRIOR) + size, MOST)
         share = min(1.0, size / count)
-        return _State((1 - share) * q + share * p.mean(1), count, self.evidence.copy(), dict(self.beliefs))
+        q = (1 - share) * self._q(p) + share * p.mean(1)
+        return _State(q, count, self.evidence.copy(), dict(self.beliefs))
+
+    def along(self, p: Array) -> Array:
+        """Return q after each of these predictions, (T, B, K)."""
+        q, count, found = self._q(p), self.count or PRIOR, np.empty_like(p)
+        for t in range(p.shape[1]):
+            count = min(count + 1, MOST)
+            q = found[:, t] = q + (p[:, t] - q) / np.float32(count)
+        return found
+
+    def _q(self, p: Array) -> Array:
+        return self.q if self.count else np.full((len(p), p.shape[2]), 1 / p.shape[2], np.float32)
 
 
 def evidence_of(p: Array, q: Array) -> float:
@@ -179,7 +201,8 @@ def evidence_of(p: Array, q: Array) -> float:
         p: of the samples in the order of time, at each temperature, (T, B, K).
         q: mean predictions at each temperature, (T, K).
     """
-    _, z = _run(_likelihood(p, q), q, np.repeat(q[:, None], len(STAYS), 1))
+    q = q[:, None]
+    _, z = _run(_likelihood(p, q), q, np.repeat(q, len(STAYS), 1))
     found = np.append(np.log(z).sum(0), 0.0)  # no order is one of them
     return float(found.max() + np.log(np.exp(found - found.max()).mean()))
 
@@ -193,15 +216,22 @@ def tempered(log_p: Array) -> Array:
 
 
 def _likelihood(p: Array, q: Array) -> Array:
-    return np.divide(p, np.maximum(q[:, None], TINY), dtype=np.float32)
+    return np.divide(p, np.maximum(q, TINY), dtype=np.float32)
 
 
 def _run(likelihood: Array, q: Array, belief: Array) -> tuple[Array, Array]:
-    """Run all filters over the samples of one stream: the beliefs after the last, (T, S, K), and each Z, (B, T, S)."""
+    """Run all filters over the samples of one stream: the beliefs after the last, (T, S, K), and each Z, (B, T, S).
+
+    Args:
+        likelihood: of the samples, (T, B, K).
+        q: for all of them or for each, (T, 1 or B, K).
+        belief: before the first.
+    """
     belief = belief.copy()
     z = np.empty((likelihood.shape[1], *belief.shape[:2]), np.float32)
-    leaves = (1 - STAYS)[:, None] * q[:, None]  # (T, S, K)
     for t in range(likelihood.shape[1]):
+        if t < q.shape[1]:
+            leaves = (1 - STAYS)[:, None] * q[:, None, t]  # (T, S, K)
         met = likelihood[:, t, :, None]  # (T, K, 1)
         one = 1 + STAYS * (np.matmul(belief, met)[..., 0] - 1)
         belief *= STAYS[:, None]
@@ -213,18 +243,26 @@ def _run(likelihood: Array, q: Array, belief: Array) -> tuple[Array, Array]:
 
 
 def _beliefs(likelihood: Array, q: Array, start: Array, stay: float, smooth: bool) -> Array:
-    """Return what one filter believes at each sample, (B, K); smooth: with what the later ones of the batch say."""
+    """Return what one filter believes at each sample, (B, K); smooth: with what the later ones of the batch say.
+
+    Args:
+        likelihood: (B, K).
+        q: (1 or B, K); smooth takes one for all.
+        start: the belief before the first.
+        stay: s.
+        smooth: whether to go back from the last.
+    """
     beliefs = np.empty_like(likelihood)
     belief = start
     for t, met in enumerate(likelihood):
-        belief = (stay * belief + (1 - stay) * q) * met
+        belief = (stay * belief + (1 - stay) * q[min(t, len(q) - 1)]) * met
         belief /= belief.sum()
         beliefs[t] = belief
     if smooth:
-        later = np.ones_like(q)
+        later = np.ones_like(q[0])
         for t in range(len(likelihood) - 1, 0, -1):
             told = likelihood[t] * later
-            later = stay * told + (1 - stay) * float(q @ told)
+            later = stay * told + (1 - stay) * float(q[0] @ told)
             later /= later.mean()
             both = beliefs[t - 1] * later
             beliefs[t - 1] = both / both.sum()

@@ -66,11 +66,6 @@ class Subject:
         self._looked: set[bool] = set()  # whether that was looked at with gradients, and without
         self.overwritten: str | None = None  # the name of a norm layer whose input the model changes afterwards
 
-    def normalise_with(self, statistics: str) -> None:
-        """Put layers of another kind, which have seen nothing yet, in the place of the batch norms."""
-        self._sites.swap(WORDS[statistics].build, self._settings, self.phase)
-        self._modules = list(self.model.modules())
-
     @property
     def norms(self) -> dict[str, AdaptiveNorm]:
         """The layers that stand in for the model's batch norms, by name."""

@@ -3,7 +3,7 @@
 How a collapse shows without labels. Training moves γ and β a little, so a healthy model answers nearly as it would with
 the source's parameters and the statistics of now. That holds whatever fills the view: where one class stays for
 minutes, both say so. Parameters that run away make the two disagree. Asking costs a forward pass, so it is done at the
-batches 1, 2, 4, 8, … and then at one in `every`.
+batches 2, 4, 8, … and then at one in `every`.
 
 What is done. The state goes back to where it was when the two last agreed, or, if that was tried already, to the
 source; the batch is answered from there and not learnt from; and from then on the learning rate is `cooling` times what
@@ -13,7 +13,7 @@ it was.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -60,17 +60,20 @@ class Watch:
         self.rollbacks = 0
         self._good: dict[str, Any] | None = None  # the state when the two last agreed
         self._batches = 0
-        self._next = 1  # the batch from which on they are compared again
+        self._next = 2  # the batch from which on they are compared again: at the first nothing is trained
         self._compared = self._agreed = 0
 
+    def mark(self) -> dict[str, Any]:
+        """Return what was counted before a batch."""
+        return dict(vars(self))
+
     @contextmanager
-    def undone_if_it_fails(self) -> Iterator[None]:
+    def undone_if_it_fails(self, mark: Mapping[str, Any]) -> Iterator[None]:
         """Forget, where a batch fails, that it was ever counted."""
-        before = dict(vars(self))
         try:
             yield
         except BaseException:
-            vars(self).update(before)
+            vars(self).update(mark)
             raise
 
     def check(self, x: Tensor, logits: Tensor) -> str | None:
@@ -99,7 +102,9 @@ class Watch:
 
     @torch.no_grad()
     def _compare(self, x: Tensor, logits: Tensor) -> None:
-        same = (logits.detach().argmax(1) == self._learner.logits_of_twin(x).argmax(1)).sum()
+        with self._learner._phase("replaying"):  # where averages have yet to start, with what they would start from
+            twin = self._learner.logits_of_twin(x)
+        same = (logits.detach().argmax(1) == twin.argmax(1)).sum()
         counts: list[Tensor | None] = [torch.stack([same.float(), same.new_tensor(len(x)).float()])]
         if self._learner.ranks is not None:
             counts = self._learner.ranks.add(counts)

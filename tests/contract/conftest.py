@@ -3,14 +3,7 @@
 import pytest
 import torch
 
-from delta_tta import dependence
-from sentences import FEW, HANDED_OVER, METHODS, SCHEDULES
-
-
-@pytest.fixture(autouse=True)
-def no_batch_is_too_small_to_be_handed_over(monkeypatch):
-    monkeypatch.setattr(dependence, "SMALL", 1)
-
+from sentences import FEW, METHODS, SCHEDULES
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
@@ -22,8 +15,7 @@ def device(request):
 
 def pytest_generate_tests(metafunc):
     if "schedule" in metafunc.fixturenames:
-        methods = {"every": METHODS, "handed over": HANDED_OVER}
-        pairs = [(m, s) for s in SCHEDULES for m in methods.get(s, FEW)]
+        pairs = [(m, s) for s in SCHEDULES for m in (METHODS if s == "every" else FEW)]
         ids = [f"{m}-{s}" for m, s in pairs]
         metafunc.parametrize(("method", "schedule"), [(m, SCHEDULES[s]) for m, s in pairs], ids=ids)
     elif "method" in metafunc.fixturenames:

@@ -18,7 +18,6 @@ import torch.distributed as dist
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import delta_tta
-from delta_tta import dependence
 from nets import batches, conv_net, forget_statistics, with_blank
 
 
@@ -57,7 +56,6 @@ def one(run, rank):
 def main():
     out, runs = Path(sys.argv[1]), json.loads(sys.argv[2])
     torch.set_num_threads(1)
-    dependence.SMALL = 1  # as in the test
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=15))
     rank = dist.get_rank()
     for run in runs:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import delta_tta
-from delta_tta import dependence
+from delta_tta.recipe import parse
 from nets import batches, conv_net, forget_statistics, with_blank
 
 pytestmark = pytest.mark.xdist_group("sync")  # one launch serves them all
@@ -29,9 +29,12 @@ METHODS = [
     "pl+delta",
     "ent-w+delta",
     "eta+delta",
-    "tent+tbr-b",
+    "anchored",
+    "tent+anchored",
+    "tent+anchored+dot+sticky",
+    "source+sticky",
 ]
-SETTINGS = {"lr": 0.02, "optimizer": "sgd", "threshold": 0.9, "similarity": 0.9}
+SETTINGS = {"guard": "on", "lr": 0.02, "optimizer": "sgd", "threshold": 0.9, "similarity": 0.9}
 SPECIAL = {
     "tent+delta": {"optimizer": "adam", "lr": 1e-3, "init": "inherit"},
     "eta+delta": {"dot": "soft"},
@@ -39,17 +42,12 @@ SPECIAL = {
     "ent-w+tbr+kl-div": {"kl_weight": 3.0},
     "ent-w+tbr+sample-drop": {},
     "tent+tema": {"lr": 1e-4},
-    "tent+delta-b": {"lam_b": 0.5, "alpha_b": 0.8, "clip_b": 1.5},
-    "ent-w+tbr-b": {"lam_b": 0.7, "init": "inherit", "threshold": 0.2},
+    "tent+anchored+dot": {"alpha": 0.8},
+    "anchored+sticky": {"filter": "causal"},
     "bn": {"prior": 5.0},
 }
 EVEN = [[6, 6]] * STEPS
 UNEVEN = [[7, 1, 4], [0, 12, 0], [4, 4, 4], [12, 0, 0], [1, 10, 1], [3, 0, 9], *[[2, 8, 2]] * 5]
-
-
-@pytest.fixture(autouse=True)
-def no_batch_is_too_small_to_be_handed_over(monkeypatch):
-    monkeypatch.setattr(dependence, "SMALL", 1)
 
 
 def torchrun(folder, ranks, runs):
@@ -87,17 +85,15 @@ def check(folder, method, shares, settings):
         for name, value in tensors(rank["state"]):
             assert torch.allclose(value.double(), wanted[name].double(), atol=1e-6, rtol=0), f"{method}{name}"
         assert rank["signals"]["used"] == signals.used
-        assert rank["signals"]["refused"] == signals.refused == (method != "bn" and "guard" not in settings)
-        handed_over = method == "tent" and "guard" not in settings  # to this net noise is of one class
-        assert rank["signals"]["dependent"] == signals.dependent == handed_over
+        assert rank["signals"]["refused"] == signals.refused == (parse(method).statistics not in ("source", "bn"))
+        assert rank["signals"]["share"] == signals.share
+        assert rank["signals"]["stays"] == (None if signals.stays is None else pytest.approx(signals.stays, abs=1e-6))
         assert rank["signals"]["entropy"] == pytest.approx(signals.entropy, abs=1e-6)
         assert rank["signals"]["loss"] == (None if signals.loss is None else pytest.approx(signals.loss, abs=1e-6))
 
 
 def settings_of(method):
-    alone = method in ("bn", "tent", "pl", "ent-w", "eta")
-    own = {"guard": "off"} if alone else {}  # or it would give them moving averages
-    return {**SETTINGS, **own, "threshold": 0.15} if method.startswith("pl") else {**SETTINGS, **own}
+    return {**SETTINGS, "threshold": 0.15} if method.startswith("pl") else SETTINGS
 
 
 @pytest.fixture(scope="module")

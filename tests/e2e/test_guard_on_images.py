@@ -1,13 +1,10 @@
 """The guard on images: the embedded ones, saturated, one class after the other or shuffled."""
 
-import math
-
 import pytest
 import torch
 
 import delta_tta
 from delta_tta import data, models
-from delta_tta.guard import Guard
 from delta_tta.streams import stream
 
 COUNT = 640
@@ -28,9 +25,9 @@ def shuffled(images):
     return list(images.batches(list(stream(images.labels, "IS+CB", seed=2020)), 64))
 
 
-def right(method, batches, **settings):
+def right(method, batches, guard="on", **settings):
     named = models.load("resnet20-cifar10")
-    model = delta_tta.adapt(named.model, method, "cifar10-c", **settings)
+    model = delta_tta.adapt(named.model, method, "cifar10-c", guard=guard, **settings)
     answers = [model(named.normalisation(x)).argmax(1) for x, _ in batches]
     labels = torch.cat([y for _, y in batches])
     return model, int((torch.cat(answers) == labels).sum())
@@ -39,7 +36,7 @@ def right(method, batches, **settings):
 @pytest.mark.parametrize("scale", [255, 1 / 255])
 def test_images_scaled_wrongly_are_answered_and_not_learnt_from(shuffled, scale):
     named = models.load("resnet20-cifar10")
-    model = delta_tta.adapt(named.model, "tema", "cifar10-c")
+    model = delta_tta.adapt(named.model, "tema", "cifar10-c", guard="on")
     model(named.normalisation(shuffled[0][0]))
     before = model.state_dict()["statistics"]
     model(scale * named.normalisation(shuffled[1][0]))
@@ -48,38 +45,28 @@ def test_images_scaled_wrongly_are_answered_and_not_learnt_from(shuffled, scale)
     assert all(torch.equal(after[name][key], value) for name, kept in before.items() for key, value in kept.items())
 
 
-def test_one_class_for_minutes_is_healthy_and_far_from_haste(batches):
+def test_one_class_for_minutes_is_healthy(batches):
     _, alone = right("tent+delta", batches, guard="off")
     model, watched = right("tent+delta", batches)
     assert watched == alone
     assert (model.signals.rollbacks, model.signals.refused) == (0, 0)
-    limit = Guard().drift * math.sqrt(len(batches) / Guard().every)
-    assert 0 < model._watch._measured_drift() < limit / 5
 
 
-@pytest.mark.parametrize("method", ["tent+tema", "tent+delta", "ent-w+delta"])
-def test_ten_times_the_learning_rate_is_noticed_before_it_does_harm(method, batches):
-    _, source = right("source", batches)
-    model, watched = right(method, batches, lr=1e-2)
-    _, alone = right(method, batches, lr=1e-2, guard="off")
-    assert model.signals.rollbacks == 1
-    assert watched >= source - COUNT / 100
-    assert watched > alone
+@pytest.mark.parametrize("method", ["tent+tema", "tent+delta"])
+def test_a_hundred_times_the_learning_rate_is_undone(method, batches):
+    model, watched = right(method, batches, lr=1e-1)
+    _, alone = right(method, batches, guard="off", lr=1e-1)
+    assert model.signals.rollbacks >= 1
+    assert watched > alone + COUNT / 10
 
 
-def test_statistics_of_each_batch_are_given_up_where_they_mislead_and_only_there(batches, shuffled):
-    method = "bn"  # `tent` gets the same layers
-    _, source = right("source", batches)
-    _, alone = right(method, batches, guard="off")
-    model, watched = right(method, batches)
-    assert alone < 0.7 * source
-    assert watched >= source - COUNT / 100
-    assert model.signals.dependent
-
-    _, alone = right(method, shuffled, guard="off")
-    model, watched = right(method, shuffled)
-    assert watched == alone
-    assert not model.signals.dependent
+def test_a_dependent_stream_is_worth_one_warning_where_batches_stand_alone(batches, shuffled, caplog):
+    right("tent", shuffled, guard="off")
+    right("tent+delta", batches, guard="off")
+    assert not caplog.records
+    right("tent", batches, guard="off")
+    (record,) = caplog.records
+    assert "'tent' normalises each batch by itself, which then misleads; write 'tent+anchored'" in record.getMessage()
 
 
 def covered(level, noise):
@@ -91,10 +78,10 @@ def covered(level, noise):
 @pytest.mark.parametrize("method", ["tema", "tent+delta"])
 def test_a_lens_that_was_covered_costs_nothing(method, shuffled):
     interrupted = [*shuffled[:5], *[covered(0, 16)] * 10, *shuffled[5:]]
-    model, watched = right(method, interrupted, pace="even")
+    model, watched = right(method, interrupted)
     assert model.signals.refused == 10
-    assert watched == right(method, shuffled, pace="even")[1]
-    assert right(method, interrupted, pace="even", guard="off")[1] < watched - COUNT / 10
+    assert watched == right(method, shuffled)[1]
+    assert right(method, interrupted, guard="off")[1] < watched - COUNT / 10
 
 
 @pytest.mark.parametrize(("level", "noise"), [(0, 0), (0, 25), (128, 8), (128, 25), (128, 64), (255, 0), (255, 25)])

@@ -112,7 +112,7 @@ def test_frequencies_that_drift_are_noticed(watched, monkeypatch):
 
 @pytest.mark.parametrize(("growth", "which"), [(1.5, ["deviations", "means"]), (0.5, ["deviations"])])
 def test_averages_that_run_away_are_noticed(watched, growth, which):
-    found = watched(spoil=lambda images, i: (images + 5) * growth**i, batches=40, alpha=0.5, pace="even", guard="off")
+    found = watched(spoil=lambda images, i: (images + 5) * growth**i, batches=40, alpha=0.5)
     assert [wrong.split()[1] for wrong in found] == which
 
 

@@ -12,12 +12,15 @@ import pytest
 import torch
 
 import delta_tta
+from delta_tta.adapt import RECOMMENDED
 from nets import SharedNorm, batches, conv_net, flat_net, flatten, same_state
 from processes import run_for_itself
 
 
 @pytest.mark.parametrize("update", ["every", "slow", "window"])
-@pytest.mark.parametrize("method", ["source", "bn", "tema", "tent", "tent+delta", "pl+tema"])
+@pytest.mark.parametrize(
+    "method", ["source", "bn", "tema", "tent", "tent+delta", "pl+tema", "anchored", "anchored+sticky", RECOMMENDED]
+)
 @pytest.mark.parametrize("init", ["first", "inherit"])
 def test_background_results_are_the_synchronous_ones(method, update, init):
     settings = {"update": update, "length": 8, "lr": 0.05, "init": init}
@@ -105,12 +108,13 @@ def test_an_exception_of_the_worker_reaches_the_caller_once(touch):
         adapter.wait()
 
 
+@pytest.mark.parametrize("method", ["tent+delta", RECOMMENDED])
 @pytest.mark.parametrize("update", ["every", "slow", "window"])
-def test_a_failed_update_changes_nothing(update):
+def test_a_failed_update_changes_nothing(update, method):
     net, gate = gated()
     gate.event.set()
-    adapter = delta_tta.adapt(net, "tent+delta", lr=0.1, update=update, length=16)
-    twin = delta_tta.adapt(flat_net(), "tent+delta", lr=0.1, update=update, length=16)
+    adapter = delta_tta.adapt(net, method, lr=0.1, update=update, length=16)
+    twin = delta_tta.adapt(flat_net(), method, lr=0.1, update=update, length=16)
     a, b, c = batches(3, shape=(6,))
     adapter(a), twin(a)
     before = flatten(adapter.state_dict())

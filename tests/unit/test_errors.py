@@ -177,9 +177,9 @@ def test_one_row_of_logits_that_is_not_finite_is_not_learnt_from(method):
 
 def test_masked_classes_train_like_absent_ones():
     mask = torch.tensor([0, 0, float("-inf"), 0, 0])
-    masked = delta_tta.adapt(Wrapped(lambda y: y + mask), "tent+delta", lr=0.1, paper=True)
-    narrow = delta_tta.adapt(Wrapped(lambda y: y[:, [0, 1, 3, 4]]), "tent+tbr", lr=0.1, paper=True)
-    plain = delta_tta.adapt(Wrapped(lambda y: y + mask), "tent+tbr", lr=0.1, paper=True)
+    masked = delta_tta.adapt(Wrapped(lambda y: y + mask), "tent+delta", lr=0.1)
+    narrow = delta_tta.adapt(Wrapped(lambda y: y[:, [0, 1, 3, 4]]), "tent+tbr", lr=0.1)
+    plain = delta_tta.adapt(Wrapped(lambda y: y + mask), "tent+tbr", lr=0.1)
     for x in batches(4):
         masked(x)
         assert torch.allclose(plain(x)[:, [0, 1, 3, 4]], narrow(x), atol=1e-4)

@@ -26,9 +26,14 @@ from delta_tta.recipe import Recipe, parse, sentences
         ("tent+dot+tbr", Recipe("tbr", "tent", "dot")),
         (" TENT + Delta ", Recipe("tbr", "tent", "dot")),
         ("Ent-W+DELTA", Recipe("tbr", "ent-w", "dot")),
-        ("tent+tbr-b", Recipe("tbr-b", "tent")),
-        ("tent+dot+tbr-b", Recipe("tbr-b", "tent", "dot")),
-        ("PL+DELTA-B+lame", Recipe("tbr-b", "pl", "dot", "lame")),
+        ("anchored", Recipe("anchored")),
+        ("bn+anchored", Recipe("anchored")),
+        ("tent+dot+anchored", Recipe("anchored", "tent", "dot")),
+        ("PL+ANCHORED+dot+lame", Recipe("anchored", "pl", "dot", "lame")),
+        ("source+sticky", Recipe("source", filter="sticky")),
+        ("tent+sticky+delta", Recipe("tbr", "tent", "dot", filter="sticky")),
+        ("lame+sticky", Recipe("source", answer="lame", filter="sticky")),
+        ("tent+anchored+lame+sticky", Recipe("anchored", "tent", None, "lame", "sticky")),
     ],
 )
 def test_meaning(method, recipe):
@@ -56,10 +61,13 @@ def test_meaning(method, recipe):
         ("tent+tbr+tema", "choose one"),
         ("tent+dot+dot", "twice"),
         ("tent+delta+dot", "twice ('delta' is 'tbr+dot')"),
-        ("tent+dot+delta-b", "twice ('delta-b' is 'tbr-b+dot')"),
-        ("tent+delta-b+tbr", "choose one"),
-        ("bn+tbr-b", "minimises none. Write 'tent+tbr-b'"),
-        ("tbr-b", "write 'tent+tbr-b'"),
+        ("tent+delta+anchored", "choose one"),
+        ("source+anchored", "two kinds of statistics"),
+        ("sticky", "write 'tent+sticky'"),
+        ("tent+sticky+sticky", "twice"),
+        ("cotta+sticky", "whole method that takes no parts"),
+        ("lame+dot+sticky", "without parts"),
+        ("tent+delta-b", "is unknown as a part"),
         ("tema+tema", "twice"),
         (7, "string"),
     ],
@@ -73,15 +81,16 @@ def test_refusals_say_what_to_write(method, teaches):
 def test_every_sentence_reads_back_as_itself():
     found = sentences()
     with_a_loss = 3 * 6 + 2 * 5  # tent, pl, ent-w with no or one of 5 reweightings; eta and eata have div-w already
-    assert len(found) == len(set(found)) == 2 * (3 + 4 * with_a_loss) + 3  # with and without lame; cotta, memo, tta
+    adapting = 2 * (4 + 4 * with_a_loss)  # source, bn, tema, anchored, or a loss over four statistics; and with lame
+    assert len(found) == len(set(found)) == 2 * (adapting + 1) + 2  # with and without sticky; so tta; cotta, memo
     for sentence in found:
         assert str(parse(sentence)) == sentence
 
 
 def test_methods_lists_every_word_with_a_line():
     listed = delta_tta.methods()
-    assert list(listed)[:6] == ["source", "bn", "tema", "tent", "pl", "ent-w"]
-    assert {"+tbr", "+tbr-b", "+tema", "+dot", "+delta", "+delta-b"} <= set(listed)
+    assert list(listed)[:6] == ["source", "bn", "tema", "anchored", "tent", "pl"]
+    assert {"+tbr", "+anchored", "+tema", "+dot", "+sticky", "+delta"} <= set(listed)
     assert all(line and "\n" not in line for line in listed.values())
 
 

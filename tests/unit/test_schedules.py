@@ -41,8 +41,8 @@ def test_slow_update_learns_from_the_last_l_samples_every_l_over_b_batches(size)
 
 
 def test_slow_update_answers_with_the_model_as_it_was():
-    adapter = delta_tta.adapt(conv_net(), "tent+delta", update="slow", length=8, lr=0.1)
-    twin = delta_tta.adapt(conv_net(), "tent+delta", update="every", lr=0.1)
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", update="slow", length=8, lr=0.1, init="inherit")
+    twin = delta_tta.adapt(conv_net(), "tent+delta", update="every", lr=0.1, init="inherit")
     for x in batches(6, size=8):
         expected = twin.predict(x)
         twin(x)
@@ -64,9 +64,9 @@ def first_norm(adapter):
 
 @pytest.mark.parametrize("method", ["tent+delta", "tema"])
 def test_slow_update_from_the_first_batch_starts_with_its_statistics(method):
-    paper = {"update": "slow", "length": 8, "init": "first", "pace": "even", "guard": "off"}
+    paper = {"update": "slow", "length": 8, "init": "first"}
     (x,) = batches(1, size=3)
-    adapter, bn = delta_tta.adapt(conv_net(), method, **paper), delta_tta.adapt(conv_net(), "bn", paper=True)
+    adapter, bn = delta_tta.adapt(conv_net(), method, **paper), delta_tta.adapt(conv_net(), "bn")
     assert torch.allclose(adapter(x), bn(x), atol=1e-5)  # what BN adapt answers
     norm = first_norm(adapter)
     features = conv_net()[0](x)
@@ -78,18 +78,18 @@ def test_slow_update_from_the_first_batch_starts_with_its_statistics(method):
 
 def test_slow_update_from_the_first_batch_depends_on_its_size():
     def answers(size, init):
-        adapter = delta_tta.adapt(conv_net(), "tent+delta", paper=True, update="slow", length=8, **init)
+        adapter = delta_tta.adapt(conv_net(), "tent+delta", update="slow", length=8, **init)
         return torch.cat([adapter(x) for x in split(batches(4, size=8), [size] * (32 // size))])
 
     first, inherit = {"init": "first"}, {"init": "inherit"}
     assert not torch.allclose(answers(8, first), answers(2, first), atol=1e-2)
     assert torch.allclose(answers(8, inherit), answers(2, inherit), atol=1e-5)
-    every = delta_tta.adapt(conv_net(), "tent+delta", paper=True)
+    every = delta_tta.adapt(conv_net(), "tent+delta")
     assert torch.allclose(answers(8, first), torch.cat([every(x) for x in batches(4, size=8)]), atol=1e-5)
 
 
 def test_averages_do_not_start_from_what_is_not_finite():
-    adapter = delta_tta.adapt(conv_net(), "tent+delta", paper=True, update="slow", length=8)
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", update="slow", length=8)
     good, bad = batches(2, size=2)
     adapter(torch.full_like(bad, 3e38))
     assert first_norm(adapter).mean is None

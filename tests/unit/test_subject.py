@@ -10,7 +10,7 @@ from nets import batches, conv_net, group_norm, same, same_state, snapshot
 from sentences import SCHEDULES, make
 
 ALL = [
-    *("source", "bn", "tema", "tent", "tent+delta", "tent+delta-b", "eta", "eata"),
+    *("source", "bn", "tema", "tent", "tent+delta", "tent+anchored", "eta", "eata"),
     *("cotta", "memo", "tta", "lame", "tent+delta+lame"),
 ]
 
@@ -117,7 +117,7 @@ class Overwriting(nn.Module):
         return self.rest(y)
 
 
-@pytest.mark.parametrize("method", ["tent", "tent+tema", "tent+delta", "tent+delta-b", "cotta", "memo"])
+@pytest.mark.parametrize("method", ["tent", "tent+tema", "tent+delta", "tent+anchored", "cotta", "memo"])
 def test_features_that_are_changed_before_they_are_learnt_from(method):
     adapter, twin = make(method, net=Overwriting(0)), make(method, net=Overwriting(0))
     for x in batches(2):
@@ -127,20 +127,20 @@ def test_features_that_are_changed_before_they_are_learnt_from(method):
     assert isinstance(adapter.unload().norm, nn.BatchNorm2d)
 
 
-@pytest.mark.parametrize("paper", [False, True])
-def test_features_that_are_changed_where_nothing_is_selected(paper):
+@pytest.mark.parametrize("guard", ["on", "off"])
+def test_features_that_are_changed_where_nothing_is_selected(guard):
     net, x = Overwriting(10**6), batches(1)[0]
-    adapter = delta_tta.adapt(net, "ent-w+delta", threshold=1e-6, paper=paper)
+    adapter = delta_tta.adapt(net, "ent-w+delta", threshold=1e-6, guard=guard)
     adapter(x)
     assert adapter.signals.skipped == "no sample passed the threshold"
     net.after = 0
-    for again in (adapter, delta_tta.adapt(Overwriting(0), "ent-w+delta", threshold=1e-6, paper=paper)):
+    for again in (adapter, delta_tta.adapt(Overwriting(0), "ent-w+delta", threshold=1e-6, guard=guard)):
         with pytest.raises(ModelError, match="input of layer 'norm' in place after"):
             again(x)
 
 
 def test_features_that_are_changed_in_the_middle_of_a_stream():
-    adapter = delta_tta.adapt(Overwriting(3), "tent+delta", paper=True)
+    adapter = delta_tta.adapt(Overwriting(3), "tent+delta")
     xs = batches(4)
     for x in xs[:3]:
         adapter(x)

@@ -7,7 +7,6 @@ import pytest
 from delta_tta.bench import tuning
 from delta_tta.bench.experiment import Experiment, Place
 from delta_tta.errors import SettingError
-from delta_tta.settings import PAPER, Settings
 from delta_tta.streams import StreamSpec
 
 SCENARIOS = (StreamSpec("IS+CB"), StreamSpec("DS+CB", rho=0.1))
@@ -22,12 +21,6 @@ def test_every_combination_meets_every_stream():
     assert len({cell for trial in found for cell in trial.cells}) == 6 * 8
     for trial in found:
         assert {cell.spelled_out.alpha for cell in trial.cells} == {dict(trial.settings)["alpha"]}
-
-
-def test_they_are_tried_as_they_will_be_used_or_as_the_paper_has_them():
-    ours, theirs = (tuning.trials(BASE, {"lr": (0.1,)}, paper)[0].cells[0].spelled_out for paper in (False, True))
-    assert {name: getattr(ours, name) for name in PAPER} == {name: getattr(Settings(), name) for name in PAPER}
-    assert {name: getattr(theirs, name) for name in PAPER} == dict(PAPER)
 
 
 def test_a_trial_is_judged_by_the_mean_over_scenarios():

@@ -66,7 +66,7 @@ def test_a_subclass_without_its_own_forward_needs_no_registration():
 def test_hooks_of_the_user_go_on_working_and_can_be_removed():
     net, seen = conv_net(), []
     handle = net[1].register_forward_hook(lambda m, args, out: seen.append(tuple(out.shape)))
-    adapter = delta_tta.adapt(net, "tent+delta", paper=True)
+    adapter = delta_tta.adapt(net, "tent+delta")
     x = batches(1)[0]
     adapter(x)
     assert seen == [(12, 8, 8, 8)]
