@@ -5,9 +5,9 @@
         --grow resnet20-cifar100.safetensors --epochs 12 --lr 0.05 --augmix 3 --small 0.34 --average 0.999 --half
 
 The folder holds `train.npz` and `test.npz` (images uint8 N×32×32×3, labels int64), as tools/fetch_cifar10.py writes
-them. On two CPU cores an epoch of ResNet-20 takes about 80 s, one of WRN-28-2 about 10 minutes. --grow starts a network of
-twice the width from a trained one, which it equals at first (Net2WiderNet, Chen et al. 2016). The state is saved beside
-the output every few minutes; the same command goes on from there, with the numbers of an unbroken run.
+them. On two CPU cores an epoch of ResNet-20 takes about 80 s, one of WRN-28-2 about 10 minutes. --grow starts a network
+of twice the width from a trained one, which it equals at first (Net2WiderNet, Chen et al. 2016). The state is saved
+beside the output every few minutes; the same command goes on from there, with the numbers of an unbroken run.
 """
 
 from __future__ import annotations
