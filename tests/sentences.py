@@ -6,7 +6,6 @@ import itertools
 import torch
 
 import delta_tta
-from delta_tta.adapt import RECOMMENDED
 from delta_tta.recipe import parse, sentences
 from nets import batches, conv_net
 
@@ -28,7 +27,7 @@ def cover(size):
 
 
 PAPER = ["bn", "tema", "tent", "tent+tema", "tent+tbr", "tent+dot", "pl+delta", "ent-w+delta", "lame", "eta", "eata"]
-FEW = sorted({*cover(1), "tent+delta", "eta+delta", "tent+delta+lame", "anchored", RECOMMENDED})
+FEW = sorted({*cover(1), "tent+delta", "eta+delta", "tent+delta+lame", "anchored", "tent+anchored+dot+sticky"})
 """For the schedules other than "every": each word at least once."""
 METHODS = sorted({*cover(2), *PAPER, *FEW})
 SCHEDULES = {

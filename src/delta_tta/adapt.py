@@ -15,10 +15,9 @@ from .errors import ModelError, SettingError
 from .recipe import parse
 from .settings import make_settings
 
-RECOMMENDED = "tent+anchored+dot+sticky"
-WITHOUT_WEIGHTS = "anchored+sticky"
+RECOMMENDED = "anchored+sticky"
 WITHOUT_BATCH_NORM = "source+sticky"
-"""What `adapt(model)` does; with a model whose batch norms have no γ and β; and with one that has no batch norm."""
+"""What `adapt(model)` does, and what it does where the model has no batch norm."""
 
 
 def adapt(
@@ -82,7 +81,5 @@ def adapt(
 
 def recommended(model: nn.Module) -> str:
     """Return the method that `adapt(model)` takes."""
-    layers = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.running_mean is not None]
-    if not layers:
-        return WITHOUT_BATCH_NORM
-    return RECOMMENDED if any(layer.affine for layer in layers) else WITHOUT_WEIGHTS
+    has_statistics = any(isinstance(m, _BatchNorm) and m.running_mean is not None for m in model.modules())
+    return RECOMMENDED if has_statistics else WITHOUT_BATCH_NORM

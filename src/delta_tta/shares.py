@@ -13,6 +13,7 @@ to them, and errors are not.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +22,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import sticky
 from .norms.anchored import SHARES, Anchored
 from .norms.statistics import at_least_float32
 from .settings import Settings
@@ -30,8 +30,10 @@ from .subject import Subject
 
 PRIOR = 256.0
 """Samples, spread evenly over the classes, that g starts with: on a dependent stream it knows little at first."""
-KEEP = 0.8
-"""What stays of h, g and e from one comparison to the next."""
+PRIOR_OF_ORDER = 2.0
+"""The same for e: with 30, a failing source that always says the same looks as if classes stayed, in small batches."""
+MEMORY = 512
+"""Samples over which h, g and e are forgotten (to 1/e), of those that were compared."""
 LONGEST = 16
 """Batches between two comparisons, at most; at first every batch, later as many as a quarter of those so far."""
 
@@ -121,10 +123,11 @@ class Shares:
         p = np.stack([tempered(one) for one in log_p])  # (slots, T, B, K)
         size, classes = p.shape[2:]
         before = now.predictions if now.samples else np.zeros((*p.shape[:2], classes), np.float32)
-        predictions, samples = KEEP * before + p.sum(2), KEEP * now.samples + size
-        q, q_lately = ((predictions + n / classes) / (samples + n) for n in (PRIOR, sticky.PRIOR))
-        entropy = [KEEP * old + float(_entropy(own[0]).sum()) for old, own in zip(now.entropy, p, strict=True)]
-        evidence = [KEEP * old + evidence_of(*pair) for old, *pair in zip(now.evidence, p, q_lately, strict=True)]
+        keep = math.exp(-size / MEMORY)
+        predictions, samples = keep * before + p.sum(2), keep * now.samples + size
+        q, q_lately = ((predictions + n / classes) / (samples + n) for n in (PRIOR, PRIOR_OF_ORDER))
+        entropy = [keep * old + float(_entropy(own[0]).sum()) for old, own in zip(now.entropy, p, strict=True)]
+        evidence = [keep * old + evidence_of(*pair) for old, *pair in zip(now.evidence, p, q_lately, strict=True)]
         scores = [float(_entropy(own[0])) + (e - h) / samples for own, h, e in zip(q, entropy, evidence, strict=True)]
         return replace(
             now,

@@ -12,14 +12,24 @@ import pytest
 import torch
 
 import delta_tta
-from delta_tta.adapt import RECOMMENDED
 from nets import SharedNorm, batches, conv_net, flat_net, flatten, same_state
 from processes import run_for_itself
 
 
 @pytest.mark.parametrize("update", ["every", "slow", "window"])
 @pytest.mark.parametrize(
-    "method", ["source", "bn", "tema", "tent", "tent+delta", "pl+tema", "anchored", "anchored+sticky", RECOMMENDED]
+    "method",
+    [
+        "source",
+        "bn",
+        "tema",
+        "tent",
+        "tent+delta",
+        "pl+tema",
+        "anchored",
+        "anchored+sticky",
+        "tent+anchored+dot+sticky",
+    ],
 )
 @pytest.mark.parametrize("init", ["first", "inherit"])
 def test_background_results_are_the_synchronous_ones(method, update, init):
@@ -108,7 +118,7 @@ def test_an_exception_of_the_worker_reaches_the_caller_once(touch):
         adapter.wait()
 
 
-@pytest.mark.parametrize("method", ["tent+delta", RECOMMENDED])
+@pytest.mark.parametrize("method", ["tent+delta", "tent+anchored+dot+sticky"])
 @pytest.mark.parametrize("update", ["every", "slow", "window"])
 def test_a_failed_update_changes_nothing(update, method):
     net, gate = gated()

@@ -8,11 +8,10 @@ from torch import nn
 
 import delta_tta
 from delta_tta import Guard, blank
-from delta_tta.adapt import RECOMMENDED
 from delta_tta.norms.shift import Shift
 from nets import bright, channel_net, flatten, same, without_counts
 
-METHODS = ["tema", "tent+tema", "tent+delta", "ent-w+delta", "anchored", "tent+anchored", RECOMMENDED]
+METHODS = ["tema", "tent+tema", "tent+delta", "ent-w+delta", "anchored", "tent+anchored", "tent+anchored+dot+sticky"]
 SIZE = 16
 
 
