@@ -168,7 +168,7 @@ def test_pretrained_of_torchvision_with_weights_from_a_file(example, photos, tmp
         "# batch 2: 20 images so far",
     ]
     assert ", loss " in lines[12]
-    assert lines[-1].endswith(f"skipped: {model.signals.skipped}")  # 8 are too few to learn from at once
+    assert lines[-1].endswith("share learnt from 1.000")
 
 
 def test_pretrained_of_timm_says_that_random_weights_mean_nothing(example, photos):
@@ -355,7 +355,7 @@ def test_help_teaches(example, name, capsys):
     said = capsys.readouterr().out
     assert ended.value.code == 0
     assert said.count(f"python examples/{name}") >= 2
-    assert "[what `adapt(model)` takes]" in said or "[tent+delta]" in said
+    assert any(default in " ".join(said.split()) for default in ("[what `adapt(model)` takes]", "[tent+delta]"))
 
 
 def test_the_readme_lists_every_example():
