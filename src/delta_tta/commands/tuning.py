@@ -37,7 +37,7 @@ Examples:
   delta-tta tune                                      # α and λ of tent+delta, on the embedded images
   delta-tta tune tent+delta --path IMAGES --data folder --model timm:resnet50 --images 2000
   delta-tta tune tent+delta --grid lr=0.0001,0.001,0.01 --scenario DS+CB,rho=0.1
-  delta-tta tune ent-w+delta --grid alpha=0.9,0.95 --grid threshold=0.3,0.5 --paper
+  delta-tta tune ent-w+delta --grid alpha=0.9,0.95 --grid threshold=0.3,0.5
 """
 
 
