@@ -1,12 +1,12 @@
 """The proving ground: methods over all development networks, corruptions and clean images, streams and batch sizes.
 
-    python benchmarks/proving_ground.py tent+delta anchored+sticky --quick
+    python benchmarks/proving_ground.py tent+delta recommended --quick
     python benchmarks/proving_ground.py --split validation METHOD ...     to choose; the test corruptions are to report
 
-METHOD is written as for `adapt`; without one it is what `adapt(model)` takes. Every cell is compared with Source and
-with the paper's tent+delta on the same stream. Prints Markdown, draws a picture, keeps every run in a store and goes on
-where it was stopped. `--quick` is meant for a quarter of an hour on two cores, the standard size for three hours,
-`--full` for a night. The networks: benchmarks/development.py.
+METHOD is written as for `adapt`; "recommended", the default, is what `adapt(model)` does on each network. Every cell
+is compared with Source and with the paper's tent+delta on the same stream. Prints Markdown, draws a picture, keeps
+every run in a store and goes on where it was stopped. `--quick` is meant for a quarter of an hour on two cores, the
+standard size for three hours, `--full` for a night. The networks: benchmarks/development.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cells import results
-from delta_tta.adapt import RECOMMENDED
+from delta_tta.adapt import RECOMMENDED, WITHOUT_BATCH_NORM
 from delta_tta.bench.differences import standard_error
 from delta_tta.bench.evaluate import Result
 from delta_tta.bench.experiment import CLEAN, FAMILIES, Cell
@@ -45,8 +45,9 @@ FIRST = 256
 """Samples of the beginning of a stream that are looked at by themselves."""
 HARM = 0.5
 """Points below which a cell counts as harmed."""
-EXPENSIVE = 2.0
-"""Networks of at least this cost get fewer cells and shorter streams."""
+EXPENSIVE, VERY = 2.0, 8.0
+"""Networks of at least this cost get fewer cells and shorter streams; of the second, still fewer."""
+DEFAULT = "recommended"
 
 
 @dataclass(frozen=True)
@@ -69,15 +70,18 @@ class Scale:
     sizes: tuple[int, ...]
     single: int
 
-    def cheaper(self) -> Scale:
-        """Return the scale for an expensive network."""
+    def at(self, cost: float) -> Scale:
+        """Return the scale for a network of such a cost."""
+        if cost < EXPENSIVE:
+            return self
+        very = cost >= VERY
         return dataclasses.replace(
             self,
             corruptions=min(self.corruptions, 4 if self.corruptions > 4 else 2),
-            streams=FEW,
+            streams=FEW[:2] if very else FEW,
             seeds=self.seeds[:1],
-            samples=min(self.samples, 640),
-            sizes=self.sizes[:1],
+            samples=min(self.samples, 320 if very else 640),
+            sizes=self.sizes[:1] if not very else (),
             single=0,
         )
 
@@ -108,6 +112,8 @@ class Case:
     def cell(self, method: str) -> Cell:
         """Return the run of a method."""
         few = self.network.few if self.stream.dependent or self.stream.imbalanced else None
+        if method == DEFAULT:
+            method = RECOMMENDED if self.network.norm == "batch" else WITHOUT_BATCH_NORM
         return Cell(
             few or self.network.place,
             method,
@@ -125,7 +131,7 @@ class Case:
 def cases(found: Sequence[Network], scale: Scale, corruptions: Sequence[str]) -> Iterator[Case]:
     """Yield everything a method meets."""
     for network in found:
-        own = scale.cheaper() if network.cost >= EXPENSIVE else scale
+        own = scale.at(network.cost)
         names = (*corruptions[: own.corruptions], CLEAN)
         for name in names:
             for stream in own.streams:
@@ -218,12 +224,12 @@ def picture(made: dict[str, Sequence[Gain]]) -> Figure:
 
 def takes(method: str, network: Network) -> bool:
     """Whether a method can run on a network: statistics of batches need batch norms."""
-    return network.norm == "batch" or parse(method).statistics == "source"
+    return network.norm == "batch" or method == DEFAULT or parse(method).statistics == "source"
 
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("methods", nargs="*", default=[RECOMMENDED])
+    parser.add_argument("methods", nargs="*", default=[DEFAULT])
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument("--quick", action="store_const", dest="scale", const="quick", default="standard")
     sizes.add_argument("--full", action="store_const", dest="scale", const="full")

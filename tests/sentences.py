@@ -27,7 +27,7 @@ def cover(size):
 
 
 PAPER = ["bn", "tema", "tent", "tent+tema", "tent+tbr", "tent+dot", "pl+delta", "ent-w+delta", "lame", "eta", "eata"]
-FEW = sorted({*cover(1), "tent+delta", "eta+delta", "tent+delta+lame", "anchored", "tent+anchored+dot+sticky"})
+FEW = sorted({*cover(1), "tent+delta", "eta+delta", "tent+delta+lame", "anchored", "anchored+mirror+sticky"})
 """For the schedules other than "every": each word at least once."""
 METHODS = sorted({*cover(2), *PAPER, *FEW})
 SCHEDULES = {
@@ -70,8 +70,8 @@ def adapts(method):
 
 
 def bakes(method):
-    """Whether a plain model can answer as it does, but for what a filter adds."""
-    return parse(method).answer is None and method != "memo"
+    """Whether a plain model can answer as it does, but for what mirror images and a filter add."""
+    return parse(method).answer in (None, "mirror") and method != "memo"
 
 
 def learns(method):

@@ -14,9 +14,10 @@ from .distributed import Ranks
 from .errors import ModelError, SettingError
 from .recipe import parse
 from .settings import make_settings
+from .words import WORDS
 
-RECOMMENDED = "anchored+sticky"
-WITHOUT_BATCH_NORM = "source+sticky"
+RECOMMENDED = "anchored+mirror+sticky"
+WITHOUT_BATCH_NORM = "source+mirror+sticky"
 """What `adapt(model)` does, and what it does where the model has no batch norm."""
 
 
@@ -71,7 +72,8 @@ def adapt(
         raise SettingError(f"Setting `prior` belongs to method 'bn', but the method is '{recipe}'.")
     ranks = None
     if chosen.sync:
-        alone = recipe.whole or recipe.answer or (recipe.objective if recipe.objective == "eata" else None)
+        answer = recipe.answer if recipe.answer and not WORDS[recipe.answer].build.synchronises else None
+        alone = recipe.whole or answer or (recipe.objective if recipe.objective == "eata" else None)
         if alone is not None:
             raise SettingError(f"'{alone}' cannot be synchronised; leave out `sync`, or choose another method.")
         ranks = Ranks(process_group)

@@ -155,8 +155,8 @@ class Adapter(nn.Module):
         Args:
             keep: False: the source model, with its own layers, as it was given. True: plain layers with the adapted
                 statistics and parameters, in eval mode, ready for export. Methods that use each batch's own
-                statistics leave layers that do the same. What "+sticky" does to the answers is no part of a model and
-                stays behind.
+                statistics leave layers that do the same. What "+mirror" and "+sticky" do to the answers is no part of
+                a model and stays behind.
         """
         with self._turn():
             if keep and self.settings.prior > 0:
@@ -164,7 +164,9 @@ class Adapter(nn.Module):
                     "A plain BatchNorm cannot mix source and batch statistics as prior > 0 does; "
                     "unload() without keep, or adapt with 'tema'."
                 )
-            outside = "memo" if self.recipe.whole == "memo" else self.recipe.answer
+            answer = self.recipe.answer
+            stays = answer is None or WORDS[answer].build.bakes
+            outside = "memo" if self.recipe.whole == "memo" else None if stays else answer
             if keep and outside is not None:
                 raise StateError(
                     f"What '{outside}' does to the answers is no part of the model, so a plain model cannot hold it; "

@@ -46,6 +46,8 @@ class Learner(Forward):
         self.answering: Answer | None = (
             None if recipe.answer is None else WORDS[recipe.answer].build(subject.model, settings)
         )
+        if self.answering is not None:
+            self.answering.ranks = self.ranks
         self.least_classes = 2 if recipe.trains != "nothing" else self.answering.least_classes if self.answering else 1
         self.watch: Watch | None = None
         anchored = any(isinstance(norm, Anchored) for norm in subject.norms.values())
@@ -57,6 +59,8 @@ class Learner(Forward):
         self.classes = None
         self.objective_memory: State = {}
         self.reweighting_memory: State = {}
+        if self.answering is not None:
+            self.answering.reset()
         if self.shares is not None:
             self.shares.reset()
         if self.order is not None:
@@ -90,7 +94,10 @@ class Learner(Forward):
     def predict(self, x: Tensor) -> Tensor:
         """Answer with what is known; nothing changes."""
         with torch.no_grad():
-            return self._answer(x, self._logits(x).detach())
+            answer = self._answer(x, self._logits(x).detach())
+        if self.answering is not None:
+            self.answering.pending = None
+        return answer
 
     @property
     def started(self) -> bool:
@@ -103,7 +110,7 @@ class Learner(Forward):
         with torch.no_grad():
             with self._phase("observing"):
                 logits = self._logits(x)
-            answer = self._answer(x, logits)
+            answer = self._answer(x, logits, seen=True)
         finite = _finite([logits, *(t for norm in self.subject.norms.values() for t in norm.measured())])
 
         def begin() -> None:
@@ -134,7 +141,7 @@ class Learner(Forward):
         with self._undone_if_it_fails(mark):
             logits = self._observed(x)
             with torch.no_grad():
-                answer = self._answer(x, logits.detach())
+                answer = self._answer(x, logits.detach(), seen=True)
             undone = None if self.watch is None else self.watch.check(x, logits)  # LAME reads features of the last run
             if undone is not None:
                 return self.predict(x), lambda: self._not_learnt(undone)
@@ -153,14 +160,20 @@ class Learner(Forward):
         logits = None
         if self.shares is not None:
             with self._phase("observing"), torch.no_grad():
-                logits = self.shares.choose(lambda: self._logits(x))
-            if logits is not None and (self.objective is not None or self.answering is not None):
+                logits = self.shares.choose(x, self._compared)
+            reads = self.answering is not None and self.answering.reads_features
+            if logits is not None and (self.objective is not None or reads):
                 self.shares.again()  # with gradients, or with the features that the answer wants
                 logits = None
         if logits is None:
             with self._phase("observing"), torch.set_grad_enabled(self.objective is not None):
                 logits = self._logits(x) if self.objective is None else self._learnable(x)
         return logits
+
+    def _compared(self, x: Tensor, observe: bool) -> Tensor:
+        """Run a candidate; without observing, as it ran on the batch before."""
+        self.subject.phase.now = "observing" if observe else "replaying"
+        return self._logits(x)
 
     def refuse(self, x: Tensor, why: str) -> tuple[Tensor, Update]:
         """Answer a batch that has something wrong with it, and learn nothing from it."""
@@ -171,14 +184,19 @@ class Learner(Forward):
     def _not_learnt(self, why: str) -> Outcome:
         return Outcome(skipped=why, frequencies=self.frequencies())
 
-    def _answer(self, x: Tensor, logits: Tensor) -> Tensor:
+    def _answer(self, x: Tensor, logits: Tensor, seen: bool = False) -> Tensor:
         if self.watch is not None and not math.isfinite(float(logits.sum())):
             answered = logits.amax(1, keepdim=True).isfinite()  # a class may be masked by −∞
             if not bool(answered.all()):
                 logits = torch.where(answered, logits, self.logits_of_source(x))
         if self.answering is None:
             return logits
-        return self.answering(x, logits, lambda images: self._logits(images).detach())
+        return self.answering(x, logits, lambda images: self._again(images, seen).detach())
+
+    def _again(self, images: Tensor, seen: bool) -> Tensor:
+        """Run other images as the batch was run, which the layers have seen or not."""
+        with self._phase("replaying") if seen else contextlib.nullcontext():
+            return self._logits(images)
 
     def _learn(self, x: Tensor, logits: Tensor) -> Outcome:
         kind = logits.device.type
@@ -340,6 +358,8 @@ class Learner(Forward):
                 norm.commit()
             if self.shares is not None:
                 self.shares.commit()
+            if self.answering is not None:
+                self.answering.commit()
             self.objective_memory = memory
             if self.reweighting is not None:  # line 10
                 before = self.reweighting_memory

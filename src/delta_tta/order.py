@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from .evidence import of_order, tempered
 from .prediction import Prediction
 from .recipe import Recipe
-from .sticky import DOUBT, PRIOR, evidence_of, tempered
+from .sticky import DOUBT, PRIOR
 
 log = logging.getLogger("delta_tta")
 
@@ -37,7 +38,7 @@ class Order:
         size, classes = p.shape[1:]
         before = self._sum if self._samples > PRIOR else np.full((len(p), classes), PRIOR / classes, np.float32)
         self._sum, self._samples = before + p.sum(1), self._samples + size
-        self._evidence += evidence_of(p, self._sum / np.float32(self._samples))
+        self._evidence += of_order(p, self._sum / np.float32(self._samples))
         if self._evidence > 2 * DOUBT:
             self._left = 0
             log.warning(

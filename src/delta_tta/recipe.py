@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from . import norms, objectives, reweighting, sticky  # noqa: F401  (they register the words)
+from . import mirror, norms, objectives, reweighting, sticky  # noqa: F401  (they register the words)
 from .errors import MethodError, nearest
 from .words import WORDS, Room, Word
 
@@ -56,7 +56,8 @@ class Recipe:
             return f"{replace(self, filter=None)}+{self.filter}"
         if self.answer is not None:
             before = str(replace(self, answer=None))
-            return self.answer if before == "source" else f"{before}+{self.answer}"
+            alone = before == "source" and WORDS[self.answer].alone
+            return self.answer if alone else f"{before}+{self.answer}"
         if self.objective is None:
             return self.statistics
         parts = [] if self.statistics == "bn" else [self.statistics]
@@ -131,7 +132,14 @@ def parse(method: str) -> Recipe:
     if len(answers) > 1:
         raise MethodError(f"{method!r} corrects the answer twice, {' and '.join(answers)}; choose one.")
     first_of = [names[0] if names else None for names in (statistics, reweightings, answers, filters)]
-    return Recipe(first_of[0] or default, objective, *first_of[1:])
+    recipe = Recipe(first_of[0] or default, objective, *first_of[1:])
+    if recipe.statistics == "bn" and answers and WORDS[answers[0]].build.runs_parts:
+        other = replace(recipe, statistics="tbr" if objective else "tema")
+        raise MethodError(
+            f"{method!r} makes no sense: {answers[0]!r} runs parts of a batch again, whose own statistics are others. "
+            f"Write '{other}'."
+        )
+    return recipe
 
 
 def _check_words(method: str, first: str, parts: list[str]) -> None:

@@ -1,14 +1,8 @@
 """Which share of the stream's statistics is best, found without labels.
 
-Every now and then all candidates answer the same batch. Of each is kept, forgetting slowly,
-
-    h  the mean entropy of its predictions,          g  the entropy of their mean, and
-    e  the log-likelihood of the order of its answers over none (sticky.py), per sample,
-
-and the candidate with the largest g − h + e answers from then on: the one whose answers say most. g − h, the mutual
-information of image and class, is right on shuffled streams, also where the source is surely wrong; on dependent ones
-it takes a true lack of classes for a failing source. There e is right: where neighbours are alike, so are right answers
-to them, and errors are not.
+Every now and then all candidates answer the same batch and its mirror images. The candidate whose answers best foretell
+each other answers from then on: those to an image and to its mirror image, and those to neighbours in time
+(evidence.py). The first tells most on shuffled streams, both do on dependent ones.
 """
 
 from __future__ import annotations
@@ -22,20 +16,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .evidence import TEMPERATURES, Array, of_order, of_pairs, tempered, until_next
+from .mirror import mirror_images
 from .norms.anchored import SHARES, Anchored
 from .norms.statistics import at_least_float32
 from .settings import Settings
-from .sticky import TEMPERATURES, Array, evidence_of, tempered
 from .subject import Subject
 
-PRIOR = 256.0
-"""Samples, spread evenly over the classes, that g starts with: on a dependent stream it knows little at first."""
-PRIOR_OF_ORDER = 2.0
-"""The same for e: with 30, a failing source that always says the same looks as if classes stayed, in small batches."""
+PRIOR = 2.0
+"""Samples, spread evenly over the classes, that the mean answers start with."""
+BATCH = 64
+"""Samples in a batch that moves the averages by 1 − α; smaller ones move them by less."""
 MEMORY = 512
-"""Samples over which h, g and e are forgotten (to 1/e), of those that were compared."""
-LONGEST = 16
-"""Batches between two comparisons, at most; at first every batch, later as many as a quarter of those so far."""
+"""Samples over which the evidence is forgotten (to 1/e), of those that were compared."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +39,6 @@ class Memory:
     batches: int = 0
     due: int = 0
     samples: float = 0.0
-    entropy: tuple[float, ...] = (0.0,) * len(SHARES)
     evidence: tuple[float, ...] = (0.0,) * len(SHARES)
     updates: tuple[int, ...] = (0,) * len(SHARES)
     last: tuple[int, ...] = (0,) * len(SHARES)
@@ -71,22 +63,28 @@ class Shares:
         """M of now."""
         return SHARES[self.memory.slot]
 
-    def choose(self, run: Callable[[], Tensor]) -> Tensor | None:
+    def choose(self, x: Tensor, run: Callable[[Tensor, bool], Tensor]) -> Tensor | None:
         """Choose the slot of a batch; return its logits if the candidates were compared for it.
 
         Args:
-            run: runs the model on the batch, without gradients, as the layers' slot says.
+            x: the batch.
+            run: runs the model, without gradients, as the layers' slot says; the layers observe if told so.
         """
         now = self.memory
         met = [now.slot]
         chosen = None
         if now.batches >= now.due:
-            logits = [self._run(slot, run) for slot in range(len(SHARES))]
-            now = self._compared(logits)
+            logits = [self._run(slot, lambda: run(x, True)) for slot in range(len(SHARES))]
+            mirrored = mirror_images(x)
+            others = None
+            if mirrored is not None:
+                others = [self._run(slot, lambda: run(mirrored, False)) for slot in range(len(SHARES))]
+            now = self._compared(logits, others)
             chosen, met = logits[now.slot], list(range(len(SHARES)))
         self._phase.slot = now.slot
+        share = min(1.0, self._size(x) / BATCH)
         gap = [now.batches - last for last in now.last]
-        rates = [max(1 / (n + 1), 1 - self._alpha ** (1 + g)) for n, g in zip(now.updates, gap, strict=True)]
+        rates = [max(1 / (n + 1), 1 - self._alpha ** (share * (1 + g))) for n, g in zip(now.updates, gap, strict=True)]
         self._phase.rates = tuple(rates)
         self._next = replace(
             now,
@@ -109,35 +107,48 @@ class Shares:
         """Answer with the slot that was committed last."""
         self._phase.slot = self.memory.slot
 
+    def _size(self, x: Tensor) -> float:
+        """Return the number of samples of all ranks."""
+        ranks = self._phase.ranks
+        if ranks is None:
+            return len(x)
+        (total,) = ranks.add([torch.tensor(float(len(x)), device=x.device)])
+        return float(total)  # type: ignore[arg-type]
+
     def _run(self, slot: int, run: Callable[[], Tensor]) -> Tensor:
         self._phase.slot = slot
         return run()
 
-    def _compared(self, logits: list[Tensor]) -> Memory:
-        now, ranks = self.memory, self._phase.ranks
-        joined = [one if ranks is None else ranks.join(at_least_float32(one)) for one in logits]
-        log_p = [one.detach().float().log_softmax(1).cpu().numpy() for one in joined]
-        due = now.batches + max(1, min(LONGEST, now.batches // 4))
-        if not all(np.isfinite(one.max(1)).all() for one in log_p) or not len(log_p[0]):
+    def _compared(self, logits: list[Tensor], mirrored: list[Tensor] | None) -> Memory:
+        now = self.memory
+        due = now.batches + until_next(now.batches)
+        found = [self._log_p(logits), [] if mirrored is None else self._log_p(mirrored)]
+        if not len(found[0][0]) or not all(np.isfinite(one.max(1)).all() for one in (*found[0], *found[1])):
             return replace(now, due=due)
-        p = np.stack([tempered(one) for one in log_p])  # (slots, T, B, K)
-        size, classes = p.shape[2:]
-        before = now.predictions if now.samples else np.zeros((*p.shape[:2], classes), np.float32)
+        p, others = ([tempered(one) for one in answers] for answers in found)  # each (T, B, K)
+        size, classes = p[0].shape[1:]
         keep = math.exp(-size / MEMORY)
-        predictions, samples = keep * before + p.sum(2), keep * now.samples + size
-        q, q_lately = ((predictions + n / classes) / (samples + n) for n in (PRIOR, PRIOR_OF_ORDER))
-        entropy = [keep * old + float(_entropy(own[0]).sum()) for old, own in zip(now.entropy, p, strict=True)]
-        evidence = [keep * old + evidence_of(*pair) for old, *pair in zip(now.evidence, p, q_lately, strict=True)]
-        scores = [float(_entropy(own[0])) + (e - h) / samples for own, h, e in zip(q, entropy, evidence, strict=True)]
+        samples = keep * now.samples + size
+        before = now.predictions if now.samples else np.zeros((len(p), len(TEMPERATURES), classes), np.float32)
+        predictions = keep * before + np.stack([own.sum(1) for own in p])
+        q = (predictions + PRIOR / classes) / (samples + PRIOR)
+        evidence = [keep * old + of_order(*pair) for old, *pair in zip(now.evidence, p, q, strict=True)]
+        if others:
+            evidence = [old + of_pairs(*three) for old, *three in zip(evidence, p, others, q, strict=True)]
         return replace(
             now,
-            slot=int(np.argmax(scores)),
+            slot=int(np.argmax(evidence)),
             due=due,
             samples=samples,
-            entropy=tuple(entropy),
             evidence=tuple(evidence),
             predictions=predictions,
         )
+
+    def _log_p(self, logits: list[Tensor]) -> list[Array]:
+        """Return the log-probabilities of the samples of all ranks."""
+        ranks = self._phase.ranks
+        joined = [one if ranks is None else ranks.join(at_least_float32(one)) for one in logits]
+        return [one.detach().float().log_softmax(1).cpu().numpy() for one in joined]
 
     def remembered(self) -> dict[str, Any]:
         """Return what must be saved."""
@@ -146,7 +157,7 @@ class Shares:
             return {}
         return {
             "counts": [m.slot, m.batches, m.due, *m.updates, *m.last],
-            "sums": torch.tensor([m.samples, *m.entropy, *m.evidence], dtype=torch.float64),
+            "sums": torch.tensor([m.samples, *m.evidence], dtype=torch.float64),
             "predictions": torch.from_numpy(m.predictions.copy()),
         }
 
@@ -160,7 +171,7 @@ class Shares:
             and len(saved["counts"]) == 3 + 2 * slots
             and all(isinstance(n, int) and n >= 0 for n in saved["counts"])
             and saved["counts"][0] < slots
-            and saved["sums"].shape == (1 + 2 * slots,)
+            and saved["sums"].shape == (1 + slots,)
             and saved["predictions"].shape in ((slots, len(TEMPERATURES), classes), (slots, len(TEMPERATURES), 0))
         )
 
@@ -170,14 +181,9 @@ class Shares:
         if saved:
             slots = len(SHARES)
             slot, batches, due, *counts = saved["counts"]
-            samples, *sums = saved["sums"].tolist()
+            samples, *evidence = saved["sums"].tolist()
             self.memory = Memory(
-                slot, batches, due, samples, tuple(sums[:slots]), tuple(sums[slots:]),
+                slot, batches, due, samples, tuple(evidence),
                 tuple(counts[:slots]), tuple(counts[slots:]), saved["predictions"].float().cpu().numpy(),
             )  # fmt: skip
             self.settle()
-
-
-def _entropy(p: Array) -> Array:
-    found: Array = -(p * np.log(np.maximum(p, 1e-30))).sum(-1)
-    return found

@@ -21,7 +21,7 @@ from .settings import Settings
 from .sticky import Sticky
 
 OPTIMIZER_STATE = {"adam": {"step", "exp_avg", "exp_avg_sq"}, "sgd": {"momentum_buffer"}}
-FORMAT = "delta-tta state 3"
+FORMAT = "delta-tta state 4"
 HARMLESS = {"background", "sync", "guard"}
 """Settings that do not change what a state means, so it may travel between their values."""
 
@@ -37,6 +37,7 @@ def capture(learner: Learner, schedule: Every) -> dict[str, Any]:
         "optimizer": {name: _copied(optimizer[p]) for name, p in learner.subject.parameters.items() if p in optimizer},
         "objective": _copied(learner.objective_memory),
         "reweighting": _copied(learner.reweighting_memory),
+        "answer": {} if learner.answering is None else _copied(learner.answering.memory),
         "shares": {} if learner.shares is None else learner.shares.remembered(),
         "fisher": _copied(learner.objective.fisher) if isinstance(learner.objective, Eata) else {},
         "cache": None if schedule.cache is None else schedule.cache.clone(),
@@ -126,7 +127,7 @@ def _check_fit(state: Mapping[str, Any], learner: Learner) -> None:
     counts = all(isinstance(state[key], int) for key in ("step", "samples"))
     counts = counts and isinstance(state["classes"], (int, type(None)))
     if not counts or not all(
-        _memory_fits(state[room], state["classes"], shapes) for room in ("objective", "reweighting")
+        _memory_fits(state[room], state["classes"], shapes) for room in ("objective", "reweighting", "answer")
     ):
         raise StateError("The state is damaged: its counts or class frequencies make no sense.")
     shares = state["shares"]
@@ -149,6 +150,8 @@ def _memory_fits(memory: dict[str, Tensor], classes: int, shapes: dict[str, torc
         "z": (classes,),
         "average": (classes,),
         "counts": (classes,),
+        "agreed": (classes,),
+        "weighed": (classes,),
         "step": (),
     }
     teacher = {key.removeprefix("teacher."): value.shape for key, value in memory.items() if key.startswith("teacher.")}
@@ -180,6 +183,8 @@ def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None
     if isinstance(learner.objective, Eata):
         learner.objective.fisher = _copied(state["fisher"])
     learner.reweighting_memory = _copied(state["reweighting"])
+    if learner.answering is not None:
+        learner.answering.memory = _copied(state["answer"])
     if learner.shares is not None:
         learner.shares.recall(state["shares"])
     schedule.cache = None if state["cache"] is None else state["cache"].clone()
@@ -189,7 +194,8 @@ def restore(state: Mapping[str, Any], learner: Learner, schedule: Every) -> None
 
 def move(fn: Callable[[Tensor], Tensor], learner: Learner, schedule: Every) -> None:
     """Let every tensor that no module owns follow the model, whose parameters have been moved by fn."""
-    for memory in (learner.objective_memory, learner.reweighting_memory):
+    of_answer = {} if learner.answering is None else learner.answering.memory
+    for memory in (learner.objective_memory, learner.reweighting_memory, of_answer):
         memory.update({key: follow(fn, value) for key, value in memory.items()})
     for p, values in learner.optimizer.state.items() if learner.optimizer is not None else ():
         for key, value in values.items():

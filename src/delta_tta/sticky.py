@@ -25,17 +25,13 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from .errors import InputError
+from .evidence import STAYS, TEMPERATURES, TINY, Array, forward_filters, likelihood, tempered
 from .words import word
 
-Array = npt.NDArray[np.float32]
-
-STAYS = np.array([0.5, 0.8, 0.93, 0.98], dtype=np.float32)
-TEMPERATURES = np.array([1.0, 1.6, 2.5], dtype=np.float32)
 DOUBT = 10.0
 """Nats that the stream must say for s > 0 before answers change: below it chance is at work on weak networks."""
 MEMORY = 256
@@ -46,7 +42,6 @@ model that fails and always says the same looked sticky: 18 points lost."""
 STREAMS = 256
 """Streams that are told apart; those that were not seen for longest are forgotten first."""
 NEGLIGIBLE = 1e-4
-TINY = 1e-30
 
 
 @word("sticky", "filter", "filter the answers over the stream: what was in view probably still is", part=True)
@@ -89,14 +84,14 @@ class Sticky:
         state = self._state.following(p)
         q = state.q[:, None] if smooth else self._state.along(p)  # (T, 1 or B, K)
         state.q = q[:, -1]
-        likelihood = _likelihood(p, q)
+        ratio = likelihood(p, q)
         filtered = p[0].copy()
         for name in dict.fromkeys(names[row] for row in rows):
             own = [place for place, row in enumerate(rows) if names[row] == name]
             q_own = q if smooth else q[:, own]
             before = state.beliefs.pop(name, None)
             start = np.repeat(q_own[:, :1], len(STAYS), 1) if before is None else before
-            belief, z = _run(likelihood[:, own], q_own, start)
+            belief, z = forward_filters(ratio[:, own], q_own, start)
             state.beliefs[name] = belief  # last in the order of their use
             evidence = _accumulated(state.evidence, np.log(z))
             state.evidence = evidence[-1]
@@ -106,7 +101,7 @@ class Sticky:
                 mixed = (1 - weights.sum(1, keepdims=True)) * p[0][own]
                 for place in np.flatnonzero(weights.any(0)):
                     t, s = divmod(int(place), len(STAYS))
-                    beliefs = _beliefs(likelihood[t, own], q_own[t], start[t, s], STAYS[s], smooth)
+                    beliefs = _beliefs(ratio[t, own], q_own[t], start[t, s], STAYS[s], smooth)
                     mixed += weights[:, place, None] * beliefs
                 filtered[own] = mixed
         while len(state.beliefs) > STREAMS:
@@ -194,74 +189,26 @@ class _State:
         return self.q if self.count else np.full((len(p), p.shape[2]), 1 / p.shape[2], np.float32)
 
 
-def evidence_of(p: Array, q: Array) -> float:
-    """Return, in nats, how much better than without order the filters foretell one batch by itself, in the mean.
-
-    Args:
-        p: of the samples in the order of time, at each temperature, (T, B, K).
-        q: mean predictions at each temperature, (T, K).
-    """
-    q = q[:, None]
-    _, z = _run(_likelihood(p, q), q, np.repeat(q, len(STAYS), 1))
-    found = np.append(np.log(z).sum(0), 0.0)  # no order is one of them
-    return float(found.max() + np.log(np.exp(found - found.max()).mean()))
-
-
-def tempered(log_p: Array) -> Array:
-    """Return p^(1/T), renormalised, for each T: (T, B, K)."""
-    scaled = log_p[None] / TEMPERATURES[:, None, None]
-    p: Array = np.exp(scaled - scaled.max(2, keepdims=True))
-    p /= p.sum(2, keepdims=True)
-    return p
-
-
-def _likelihood(p: Array, q: Array) -> Array:
-    return np.divide(p, np.maximum(q, TINY), dtype=np.float32)
-
-
-def _run(likelihood: Array, q: Array, belief: Array) -> tuple[Array, Array]:
-    """Run all filters over the samples of one stream: the beliefs after the last, (T, S, K), and each Z, (B, T, S).
-
-    Args:
-        likelihood: of the samples, (T, B, K).
-        q: for all of them or for each, (T, 1 or B, K).
-        belief: before the first.
-    """
-    belief = belief.copy()
-    z = np.empty((likelihood.shape[1], *belief.shape[:2]), np.float32)
-    for t in range(likelihood.shape[1]):
-        if t < q.shape[1]:
-            leaves = (1 - STAYS)[:, None] * q[:, None, t]  # (T, S, K)
-        met = likelihood[:, t, :, None]  # (T, K, 1)
-        one = 1 + STAYS * (np.matmul(belief, met)[..., 0] - 1)
-        belief *= STAYS[:, None]
-        belief += leaves
-        belief *= met[:, None, :, 0]
-        belief /= one[..., None]
-        z[t] = one
-    return belief, z
-
-
-def _beliefs(likelihood: Array, q: Array, start: Array, stay: float, smooth: bool) -> Array:
+def _beliefs(ratio: Array, q: Array, start: Array, stay: float, smooth: bool) -> Array:
     """Return what one filter believes at each sample, (B, K); smooth: with what the later ones of the batch say.
 
     Args:
-        likelihood: (B, K).
+        ratio: (B, K).
         q: (1 or B, K); smooth takes one for all.
         start: the belief before the first.
         stay: s.
         smooth: whether to go back from the last.
     """
-    beliefs = np.empty_like(likelihood)
+    beliefs = np.empty_like(ratio)
     belief = start
-    for t, met in enumerate(likelihood):
+    for t, met in enumerate(ratio):
         belief = (stay * belief + (1 - stay) * q[min(t, len(q) - 1)]) * met
         belief /= belief.sum()
         beliefs[t] = belief
     if smooth:
         later = np.ones_like(q[0])
-        for t in range(len(likelihood) - 1, 0, -1):
-            told = likelihood[t] * later
+        for t in range(len(ratio) - 1, 0, -1):
+            told = ratio[t] * later
             later = stay * told + (1 - stay) * float(q[0] @ told)
             later /= later.mean()
             both = beliefs[t - 1] * later

@@ -31,8 +31,8 @@ METHODS = [
     "eta+delta",
     "anchored",
     "tent+anchored",
-    "tent+anchored+dot+sticky",
-    "source+sticky",
+    "tent+anchored+dot+mirror+sticky",
+    "source+mirror+sticky",
 ]
 SETTINGS = {"guard": "on", "lr": 0.02, "optimizer": "sgd", "threshold": 0.9, "similarity": 0.9}
 SPECIAL = {
@@ -43,7 +43,7 @@ SPECIAL = {
     "ent-w+tbr+sample-drop": {},
     "tent+tema": {"lr": 1e-4},
     "tent+anchored+dot": {"alpha": 0.8},
-    "anchored+sticky": {"filter": "causal"},
+    "anchored+mirror+sticky": {"filter": "causal"},
     "bn": {"prior": 5.0},
 }
 EVEN = [[6, 6]] * STEPS

@@ -8,7 +8,8 @@ import torch
 import delta_tta
 from delta_tta import InputError, SettingError, StateError
 from delta_tta.adapt import RECOMMENDED, WITHOUT_BATCH_NORM
-from delta_tta.sticky import DOUBT, MEMORY, NEGLIGIBLE, PRIOR, STAYS, STREAMS, TEMPERATURES, Sticky, _beliefs, _run
+from delta_tta.evidence import STAYS, TEMPERATURES, forward_filters
+from delta_tta.sticky import DOUBT, MEMORY, NEGLIGIBLE, PRIOR, STREAMS, Sticky, _beliefs
 from nets import CLASSES, batches, bright, channel_net, conv_net, group_norm
 from sentences import assert_same_state, saved_and_loaded
 
@@ -108,7 +109,7 @@ def test_each_filter_is_a_hidden_markov_model(t, s):
         assert torch.allclose(torch.from_numpy(ours).double(), expected, atol=1e-4)
     starts = start.expand(len(TEMPERATURES), len(STAYS), CLASSES).numpy()
     own = [float(x) for x in STAYS].index(s)
-    belief, z = _run(likelihood[None].repeat(3, 0), q.expand(3, 1, CLASSES).numpy(), starts)
+    belief, z = forward_filters(likelihood[None].repeat(3, 0), q.expand(3, 1, CLASSES).numpy(), starts)
     assert torch.allclose(torch.from_numpy(belief[1, own]).double(), filtered[-1], atol=1e-4)
     assert torch.allclose(torch.from_numpy(z[:, 1, own]).log(), torch.tensor(log_z), atol=1e-4)
 
@@ -403,9 +404,9 @@ def test_a_plain_model_holds_all_but_the_filter():
 
 
 def test_what_is_recommended():
-    assert str(delta_tta.adapt(conv_net()).recipe) == RECOMMENDED == "anchored+sticky"
+    assert str(delta_tta.adapt(conv_net()).recipe) == RECOMMENDED == "anchored+mirror+sticky"
     for norm in (group_norm, torch.nn.Identity, lambda c: torch.nn.BatchNorm2d(c, track_running_stats=False)):
-        assert str(delta_tta.adapt(conv_net(norm)).recipe) == WITHOUT_BATCH_NORM == "source+sticky"
+        assert str(delta_tta.adapt(conv_net(norm)).recipe) == WITHOUT_BATCH_NORM == "source+mirror+sticky"
         assert delta_tta.adapt(conv_net(norm)).settings.guard == "on"
 
 

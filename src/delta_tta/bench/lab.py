@@ -21,7 +21,7 @@ from ..streams import DomainStream, Stream, continual, mixed, stream
 from .evaluate import Result, evaluate
 from .experiment import CLEAN, Cell, Place
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised when the same cell no longer means the same result, as when a default changes: then it is run again."""
 
 

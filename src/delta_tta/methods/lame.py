@@ -31,6 +31,7 @@ class Lame(Answer):
     """Corrects each batch by itself; there is no state."""
 
     compares = True
+    reads_features = True
     least_classes = 2
 
     def __init__(self, model: nn.Module, settings: Settings) -> None:

@@ -8,10 +8,11 @@ import torch
 from torch import nn
 
 import delta_tta
+from delta_tta.evidence import LONGEST
 from delta_tta.norms.anchored import SHARES, Anchored
 from delta_tta.norms.layers import Phase, Tbr
 from delta_tta.settings import Settings
-from delta_tta.shares import LONGEST
+from delta_tta.shares import BATCH
 from nets import batches, bright, channel_net, conv_net, randomise_statistics, same, snapshot
 from sentences import assert_same_state, saved_and_loaded
 
@@ -211,21 +212,23 @@ def confident(labels, wrong=0.0, seed=0, classes=10, strength=6.0):
     return strength * nn.functional.one_hot(said, classes) + 0.5 * torch.randn(*labels.shape, classes, generator=g)
 
 
-def compare(chooser, streams):
+def compare(chooser, streams, mirrored=None):
     """Let it compare what each candidate says, batch by batch; return the slot chosen at the end."""
-    for logits in streams:
-        chooser.memory = chooser._compared(logits)
+    for logits, others in zip(streams, mirrored or [None] * len(streams), strict=True):
+        chooser.memory = chooser._compared(logits, others)
     return chooser.memory.slot
 
 
 @pytest.mark.parametrize("length", [1, 16])
 def test_a_source_that_always_says_the_same_is_left(length):
     _, chooser = shares()
-    g, rounds = torch.Generator().manual_seed(0), []
+    g, rounds, mirrored = torch.Generator().manual_seed(0), [], []
     for seed in range(12):
         labels = torch.randint(10, (64 // length,), generator=g).repeat_interleave(length)
-        rounds.append([confident([3] * 64, seed=seed)] + [confident(labels, 0.3, seed + 50 * s) for s in SLOTS])
-    assert compare(chooser, rounds) != 0
+        for said, start in ((rounds, 0), (mirrored, 1000)):
+            others = [confident(labels, 0.3, start + seed + 50 * s) for s in SLOTS]
+            said.append([confident([3] * 64, seed=start + seed), *others])
+    assert compare(chooser, rounds, mirrored) != 0
 
 
 @pytest.mark.parametrize("length", [16, 64])
@@ -239,13 +242,30 @@ def test_a_source_that_works_stays_where_classes_come_one_after_the_other(length
     assert compare(chooser, rounds) == 0
 
 
-def test_on_a_shuffled_stream_the_surest_and_most_varied_is_taken():
+@pytest.mark.parametrize("best", range(len(SHARES)))
+def test_on_a_shuffled_stream_the_one_that_says_the_same_of_mirror_images_is_taken(best):
+    """Though it is the least sure."""
     _, chooser = shares()
-    g, rounds = torch.Generator().manual_seed(0), []
+    g, rounds, mirrored = torch.Generator().manual_seed(0), [], []
+    wrong = [0.2 if slot == best else 0.5 for slot in range(len(SHARES))]
+    sure = [3.0 if slot == best else 8.0 for slot in range(len(SHARES))]
     for seed in range(8):
         labels = torch.randint(10, (64,), generator=g)
-        rounds.append([confident(labels, 0.3, seed, strength=s) for s in (2.0, 3.0, 6.0, 4.0)])
-    assert compare(chooser, rounds) == 2
+        for said, start in ((rounds, 0), (mirrored, 1000)):
+            said.append(
+                [confident(labels, wrong[s], start + seed + 50 * s, strength=sure[s]) for s in range(len(SHARES))]
+            )
+    assert compare(chooser, rounds, mirrored) == best
+
+
+def test_without_height_and_width_there_is_no_mirror_image():
+    """And a stream without order says nothing: the source stays."""
+    net = nn.Sequential(randomise_statistics(nn.BatchNorm1d(6)), nn.Linear(6, 10)).eval()
+    x = [torch.randn(64, 6, generator=torch.Generator().manual_seed(seed)) for seed in range(4)]
+    expected = [net(one) for one in x]
+    model, chooser = shares("anchored+mirror", net)
+    assert all(torch.allclose(model(one), want, atol=1e-5) for one, want in zip(x, expected, strict=True))
+    assert chooser.memory.samples > 0
 
 
 def test_answers_that_are_not_finite_decide_nothing():
@@ -254,17 +274,19 @@ def test_answers_that_are_not_finite_decide_nothing():
     before = chooser.memory
     broken = [confident(range(10)) for _ in range(4)]
     broken[2][3] = float("nan")
-    after = chooser._compared(broken)
-    assert (after.slot, after.samples, after.entropy) == (before.slot, before.samples, before.entropy)
-    assert after.predictions is before.predictions
+    fine = [confident(range(10)) for _ in range(4)]
+    for pair in ((broken, None), (fine, broken)):
+        after = chooser._compared(*pair)
+        assert (after.slot, after.samples, after.evidence) == (before.slot, before.samples, before.evidence)
+        assert after.predictions is before.predictions
 
 
 def test_the_candidates_are_compared_ever_more_rarely():
     model, chooser = shares()
     compared, own = [], chooser._compared
-    chooser._compared = lambda logits: (compared.append(chooser.memory.batches), own(logits))[1]
+    chooser._compared = lambda *said: (compared.append(chooser.memory.batches), own(*said))[1]
     x = bright([i % 10 for i in range(12)])
-    for _ in range(150):
+    for _ in range(300):
         model(x)
     assert compared[:13] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 18]
     gaps = [b - a for a, b in itertools.pairwise(compared)]
@@ -283,9 +305,19 @@ def test_a_slot_that_missed_batches_follows_the_next_as_far_as_if_it_had_met_the
     for memory, rates in seen:
         for slot in SLOTS:
             missed = memory.batches - memory.last[slot]
-            expected = max(1 / (memory.updates[slot] + 1), 1 - 0.9 ** (1 + missed))
+            expected = max(1 / (memory.updates[slot] + 1), 1 - 0.9 ** ((1 + missed) * len(x) / BATCH))
             assert rates[slot] == pytest.approx(expected)
     assert any(memory.batches - memory.last[1] > 1 for memory, _ in seen)
+
+
+@pytest.mark.parametrize(("size", "share"), [(16, 0.25), (64, 1.0), (200, 1.0)])
+def test_small_batches_move_the_averages_by_less(size, share):
+    model, _ = shares(alpha=0.9)
+    x = bright([i % 10 for i in range(size)])
+    for _ in range(60):
+        model(x)
+    chosen = model._learner.shares.memory.slot
+    assert model._learner.subject.phase.rates[chosen] == pytest.approx(max(1 / 60, 1 - 0.9**share))
 
 
 @pytest.mark.parametrize("method", ["anchored", "tent+anchored"])
