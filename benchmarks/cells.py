@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from delta_tta.bench.evaluate import Result
-from delta_tta.bench.experiment import Cell
+from delta_tta.bench.experiment import CLEAN, Cell
 from delta_tta.bench.lab import Lab
 from delta_tta.bench.runner import Plan, Tally, default_cache, run
 from delta_tta.bench.store import Store
 from delta_tta.commands.executing import engine_maker
+from delta_tta.corruptions.constants import VALIDATION
+from delta_tta.streams import StreamSpec
+from development import Network
 
 
 def with_seed(cell: Cell, seed: int) -> Cell:
@@ -42,3 +45,20 @@ def results(cells: Sequence[Cell], path: Path, workers: int, traces: bool = Fals
         if traces:
             found = {key: dataclasses.replace(result, trace=store.trace(key)) for key, result in found.items()}
     return lambda cell: found[plan.keys[cell]]
+
+
+def cell_of(network: Network, corruption: str, stream: StreamSpec, samples: int, method: str = "source") -> Cell:
+    """Return one stream on one network, in batches of 64."""
+    few = network.few if stream.dependent or stream.imbalanced else None
+    return Cell(few or network.place, method, stream, (corruption,), batch_size=64, samples=samples)
+
+
+def validation_cells(
+    found: Sequence[Network], names: Sequence[str] | None = None
+) -> Iterator[tuple[Network, str, StreamSpec]]:
+    """Yield a shuffled and a dependent stream of each validation corruption, and of clean images, on each network."""
+    for network in found:
+        if names is None or any(name.lower() in network.name.lower() for name in names):
+            for corruption in (*VALIDATION, CLEAN):
+                for stream in (StreamSpec("IS+CB"), StreamSpec("DS+CB", rho=0.1)):
+                    yield network, corruption, stream

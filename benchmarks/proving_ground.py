@@ -45,7 +45,7 @@ FIRST = 256
 """Samples of the beginning of a stream that are looked at by themselves."""
 HARM = 0.5
 """Points below which a cell counts as harmed."""
-EXPENSIVE, VERY = 2.0, 8.0
+EXPENSIVE, VERY = 1.5, 8.0
 """Networks of at least this cost get fewer cells and shorter streams; of the second, still fewer."""
 DEFAULT = "recommended"
 

@@ -23,12 +23,15 @@ from .norms.statistics import at_least_float32
 from .settings import Settings
 from .subject import Subject
 
-PRIOR = 2.0
-"""Samples, spread evenly over the classes, that the mean answers start with."""
+PRIOR = 512.0
+"""Samples, spread evenly over the classes, that the mean answers start with. At the start of a dependent stream one
+class is in view. Then a source that is right says one thing, and a candidate with statistics of that class many."""
+PRIOR_OF_ORDER = 2.0
+"""The same for the order: with more, a source that fails and always says the same seems to know an order."""
 BATCH = 64
 """Samples in a batch that moves the averages by 1 − α; smaller ones move them by less."""
-MEMORY = 512
-"""Samples over which the evidence is forgotten (to 1/e), of those that were compared."""
+MEMORY, MEMORY_OF_ANSWERS = 256, 2000
+"""Samples over which evidence and mean answers are forgotten (to 1/e), of those that were compared."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Memory:
     batches: int = 0
     due: int = 0
     samples: float = 0.0
+    prior: float = PRIOR
     evidence: tuple[float, ...] = (0.0,) * len(SHARES)
     updates: tuple[int, ...] = (0,) * len(SHARES)
     last: tuple[int, ...] = (0,) * len(SHARES)
@@ -121,18 +125,19 @@ class Shares:
 
     def _compared(self, logits: list[Tensor], mirrored: list[Tensor] | None) -> Memory:
         now = self.memory
-        due = now.batches + until_next(now.batches)
         found = [self._log_p(logits), [] if mirrored is None else self._log_p(mirrored)]
-        if not len(found[0][0]) or not all(np.isfinite(one.max(1)).all() for one in (*found[0], *found[1])):
+        size, classes = found[0][0].shape
+        early = (now.batches + 1) * size < PRIOR
+        due = now.batches + (1 if early else until_next(now.batches))
+        if not size or not all(np.isfinite(one.max(1)).all() for one in (*found[0], *found[1])):
             return replace(now, due=due)
         p, others = ([tempered(one) for one in answers] for answers in found)  # each (T, B, K)
-        size, classes = p[0].shape[1:]
-        keep = math.exp(-size / MEMORY)
-        samples = keep * now.samples + size
+        keep, keep_answers = (math.exp(-size / memory) for memory in (MEMORY, MEMORY_OF_ANSWERS))
+        samples, prior = keep_answers * now.samples + size, keep_answers * now.prior
         before = now.predictions if now.samples else np.zeros((len(p), len(TEMPERATURES), classes), np.float32)
-        predictions = keep * before + np.stack([own.sum(1) for own in p])
-        q = (predictions + PRIOR / classes) / (samples + PRIOR)
-        evidence = [keep * old + of_order(*pair) for old, *pair in zip(now.evidence, p, q, strict=True)]
+        predictions = keep_answers * before + np.stack([own.sum(1) for own in p])
+        q, q_of_order = ((predictions + n / classes) / (samples + n) for n in (prior, PRIOR_OF_ORDER))
+        evidence = [keep * old + of_order(*pair) for old, *pair in zip(now.evidence, p, q_of_order, strict=True)]
         if others:
             evidence = [old + of_pairs(*three) for old, *three in zip(evidence, p, others, q, strict=True)]
         return replace(
@@ -140,6 +145,7 @@ class Shares:
             slot=int(np.argmax(evidence)),
             due=due,
             samples=samples,
+            prior=prior,
             evidence=tuple(evidence),
             predictions=predictions,
         )
@@ -157,7 +163,7 @@ class Shares:
             return {}
         return {
             "counts": [m.slot, m.batches, m.due, *m.updates, *m.last],
-            "sums": torch.tensor([m.samples, *m.evidence], dtype=torch.float64),
+            "sums": torch.tensor([m.samples, m.prior, *m.evidence], dtype=torch.float64),
             "predictions": torch.from_numpy(m.predictions.copy()),
         }
 
@@ -171,7 +177,7 @@ class Shares:
             and len(saved["counts"]) == 3 + 2 * slots
             and all(isinstance(n, int) and n >= 0 for n in saved["counts"])
             and saved["counts"][0] < slots
-            and saved["sums"].shape == (1 + slots,)
+            and saved["sums"].shape == (2 + slots,)
             and saved["predictions"].shape in ((slots, len(TEMPERATURES), classes), (slots, len(TEMPERATURES), 0))
         )
 
@@ -181,9 +187,9 @@ class Shares:
         if saved:
             slots = len(SHARES)
             slot, batches, due, *counts = saved["counts"]
-            samples, *evidence = saved["sums"].tolist()
+            samples, prior, *evidence = saved["sums"].tolist()
             self.memory = Memory(
-                slot, batches, due, samples, tuple(evidence),
+                slot, batches, due, samples, prior, tuple(evidence),
                 tuple(counts[:slots]), tuple(counts[slots:]), saved["predictions"].float().cpu().numpy(),
             )  # fmt: skip
             self.settle()

@@ -285,7 +285,7 @@ def test_the_candidates_are_compared_ever_more_rarely():
     model, chooser = shares()
     compared, own = [], chooser._compared
     chooser._compared = lambda *said: (compared.append(chooser.memory.batches), own(*said))[1]
-    x = bright([i % 10 for i in range(12)])
+    x = bright([i % 10 for i in range(64)])
     for _ in range(300):
         model(x)
     assert compared[:13] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 18]
@@ -294,11 +294,21 @@ def test_the_candidates_are_compared_ever_more_rarely():
     assert gaps[-1] == LONGEST
 
 
+def test_small_batches_are_all_compared_until_there_are_enough_samples():
+    model, chooser = shares()
+    compared, own = [], chooser._compared
+    chooser._compared = lambda *said: (compared.append(chooser.memory.batches), own(*said))[1]
+    x = bright([i % 10 for i in range(16)])
+    for _ in range(45):
+        model(x)
+    assert compared == [*range(32), 38]  # 512 samples, then after a quarter as many batches
+
+
 def test_a_slot_that_missed_batches_follows_the_next_as_far_as_if_it_had_met_them():
     model, chooser = shares(alpha=0.9)
     seen, own = [], chooser._next
-    x = bright([i % 10 for i in range(12)])
-    for _ in range(30):
+    x = bright([i % 10 for i in range(32)])
+    for _ in range(40):
         own = chooser.memory
         model(x)
         seen.append((own, model._learner.subject.phase.rates))
