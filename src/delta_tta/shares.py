@@ -117,7 +117,8 @@ class Shares:
         if ranks is None:
             return len(x)
         (total,) = ranks.add([torch.tensor(float(len(x)), device=x.device)])
-        return float(total)  # type: ignore[arg-type]
+        assert total is not None
+        return float(total)
 
     def _run(self, slot: int, run: Callable[[], Tensor]) -> Tensor:
         self._phase.slot = slot
