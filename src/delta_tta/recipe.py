@@ -178,13 +178,13 @@ def methods() -> dict[str, str]:
 def sentences() -> list[str]:
     """List every method that can be written, in its shortest form."""
     starts = [w.name for w in _words() if w.alone]
-    parts = [w.name for w in _words() if w.part]
+    parts = [w for w in _words() if w.part]
+    rooms = [[None, *(w.name for w in parts if w.room == room)] for room in dict.fromkeys(w.room for w in parts)]
+    choices = [[name for name in chosen if name is not None] for chosen in itertools.product(*rooms)]
     found: dict[str, None] = {}
-    for start in starts:
-        for count in range(len(parts) + 1):
-            for chosen in itertools.combinations(parts, count):
-                try:
-                    found[str(parse("+".join([start, *chosen])))] = None
-                except MethodError:
-                    continue
+    for start, chosen in itertools.product(starts, sorted(choices, key=len)):
+        try:
+            found[str(parse("+".join([start, *chosen])))] = None
+        except MethodError:
+            continue
     return list(found)

@@ -159,14 +159,16 @@ def _streams(draw):
     return StreamSpec(scenario, rho, pi, draw(st.integers(0, 2**32 - 1)), pieces)
 
 
+METHODS = sentences()
+_NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20)
 _PLACES = st.one_of(
     st.builds(Place, images=st.none() | st.integers(1, 5000)),
     st.builds(
         Place,
         data=st.sampled_from(["cifar", "cifar-c", "imagenet-c", "imagenet-r", "folder", "video"]),
-        path=st.text(min_size=1, max_size=20),
-        model=st.text(max_size=20),
-        weights=st.none() | st.text(max_size=20),
+        path=_NAMES,
+        model=_NAMES,
+        weights=st.none() | _NAMES,
         preset=st.sampled_from([None, "cifar10-c", "imagenet-c"]),
     ),
 )
@@ -189,7 +191,7 @@ def _cells(draw):
     names = draw(st.lists(st.sampled_from([*TYPES, *VALIDATION, CLEAN]), min_size=1, max_size=4, unique=True))
     return Cell(
         draw(_PLACES),
-        draw(st.sampled_from(sentences())),
+        draw(st.sampled_from(METHODS)),
         draw(_streams()),
         tuple(names),
         "each" if len(names) == 1 else draw(st.sampled_from(["continual", "mixed"])),
