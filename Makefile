@@ -23,7 +23,7 @@ $(READY): $(LIGHT)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(LIGHT)   ## five methods over the four scenarios on the embedded images, and a page (about a minute)
+demo: $(LIGHT)   ## five methods over the four scenarios on the embedded images, and a page (about two minutes)
 	$(BIN)/delta-tta demo
 
 test: setup lint ## lint, type check and run the tests

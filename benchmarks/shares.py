@@ -1,6 +1,6 @@
 """How well the share m of anchored statistics is chosen, on validation corruptions: the rule, its parts, and others.
 
-    python benchmarks/shares.py [--networks NAME ...] [--samples 640]
+    python benchmarks/shares.py [--networks NAME ...] [--corruptions NAME ...] [--samples 640]
 
 All candidates answer every batch and its mirror images. Then each rule chooses from what they said, without labels, and
 is compared with the best single m of each cell, which only labels tell. Prints class-mean accuracy in percent, and for
@@ -117,6 +117,7 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="+", metavar="NAME", help="only those whose name holds one of these")
+    parser.add_argument("--corruptions", nargs="+", metavar="NAME", help="only these, of the validation ones and 'none'")
     parser.add_argument("--samples", type=int, default=640)
     add_folder_option(parser)
     given = parser.parse_args()
@@ -127,6 +128,8 @@ def main() -> None:
     early: dict[str, list[float]] = {name: [] for name in RULES}
     found = [one for one in networks(given.development)[0] if one.norm == "batch"]
     for network, corruption, stream in validation_cells(found, given.networks):
+        if given.corruptions and corruption not in given.corruptions:
+            continue
         said = listen(lab, cell_of(network, corruption, stream, given.samples))
         single = [said.accuracy([slot] * len(said.answers)) for slot in range(len(SHARES))]
         ruled = {name: said.accuracy(choose(said, rule)) for name, rule in RULES.items()}

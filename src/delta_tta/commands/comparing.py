@@ -34,7 +34,7 @@ DEMO_METHODS = ("source", "bn", "tent", "tent+delta", RECOMMENDED)
 """The paper's point, and what `adapt(model)` does."""
 DEMO_EXAMPLES = """
 Examples:
-  delta-tta demo                                # the point of it all, in a minute
+  delta-tta demo                                # the point of it all, in two minutes
   delta-tta demo --corruption gaussian_noise    # under another corruption
   delta-tta demo --picture "" --page ""         # the table alone
 """
@@ -83,7 +83,7 @@ def demo(
     workers: WorkersOption = None,
     as_json: Json = False,
 ) -> None:
-    """Show the paper's point on the embedded images: five methods over the four test scenarios, in about a minute.
+    """Show the paper's point on the embedded images: five methods over the four test scenarios, in about two minutes.
 
     Four of them are as in the paper; the last is ours, what `adapt(model)` does.
     """

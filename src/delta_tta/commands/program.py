@@ -24,7 +24,7 @@ Completion:
   --install-completion lets the shell complete methods, scenarios, corruptions, tables and figures with Tab
 
 Examples:
-  delta-tta demo                                     # the point of it all, in a minute
+  delta-tta demo                                     # the point of it all, in two minutes
   delta-tta compare tent tent+delta --corruption fog
   delta-tta --quiet compare tent tent+delta --json   # for a program; --quiet may also stand at the end
   delta-tta reproduce --list                         # the paper's tables and figures
