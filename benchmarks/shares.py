@@ -117,7 +117,7 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="+", metavar="NAME", help="only those whose name holds one of these")
-    parser.add_argument("--corruptions", nargs="+", metavar="NAME", help="only these, of the validation ones and 'none'")
+    parser.add_argument("--corruptions", nargs="+", metavar="NAME", help="only these; 'none' for clean images")
     parser.add_argument("--samples", type=int, default=640)
     add_folder_option(parser)
     given = parser.parse_args()
