@@ -62,11 +62,17 @@ def steps(name: str, size: int, seconds: float) -> Iterator[Row]:
     recommended, comparing = (adapted(copy.deepcopy(net), RECOMMENDED) for _ in range(2))
     frozen(x)
 
-    def compare() -> Tensor:
-        shares = comparing._learner.shares
+    def run(adapter: delta_tta.Adapter, compare: bool) -> Tensor:
+        """Run a batch at which the candidates are compared, or one later on at which they are not."""
+        shares, mirror = adapter._learner.shares, adapter._learner.answering
         assert shares is not None
-        shares.memory = dataclasses.replace(shares.memory, due=0)
-        return comparing(x)
+        shares.memory = dataclasses.replace(shares.memory, due=0 if compare else shares.memory.batches + 1)
+        if mirror is not None and mirror.memory:
+            mirror.memory["left"] = torch.tensor(0.0 if compare else 1.0)
+        return adapter(x)
+
+    for adapter in (anchored, recommended, comparing):
+        adapter(x)
 
     def plain_eval() -> Tensor:
         with torch.no_grad():
@@ -78,9 +84,9 @@ def steps(name: str, size: int, seconds: float) -> Iterator[Row]:
             "tent": lambda: tent(x),
             "formula": lambda: formula(x),
             "ours": lambda: ours(x),
-            "anchored": lambda: anchored(x),
-            "recommended": lambda: recommended(x),
-            "comparing": compare,
+            "anchored": lambda: run(anchored, compare=False),
+            "recommended": lambda: run(recommended, compare=False),
+            "comparing": lambda: run(comparing, compare=True),
             "channels last": lambda: wide(last),
             "frozen": lambda: frozen.predict(x),
             "background": lambda: background(x),
