@@ -70,7 +70,7 @@ def listen(lab: Lab, cell: Cell) -> Said:
         mirrored.append(chooser._log_p(others))
         return dataclasses.replace(chooser.memory, due=chooser.memory.batches + 1)
 
-    chooser._compared = note  # type: ignore[method-assign, assignment]
+    chooser._compared = note  # type: ignore[method-assign, assignment]  # listens instead of choosing
     images = lab.images(cell.place, cell.corruptions[0], cell.severity)
     try:
         for x, y in images.batches(list(lab.stream(cell)), cell.batch_size):
