@@ -27,7 +27,7 @@ from delta_tta.bench.runner import default_cache
 from delta_tta.evidence import Array, of_order, of_pairs, tempered, until_next
 from delta_tta.metrics import class_mean_accuracy
 from delta_tta.norms.anchored import SHARES
-from delta_tta.shares import MEMORY, MEMORY_OF_ANSWERS, PRIOR, PRIOR_OF_ORDER
+from delta_tta.shares import DOUBT, MEMORY, MEMORY_OF_ANSWERS, PRIOR, PRIOR_OF_ORDER, best_slot
 from development import add_folder_option, networks
 
 FIRST = 256
@@ -102,7 +102,7 @@ def choose(said: Said, rule: Rule) -> list[int]:
                 sums[s] = keep * sums[s] + [of_order(p, q_of_order), of_pairs(p, other, q), entropy(p[0]).sum()]
                 order, mirror, h = sums[s] / lately
                 scores.append(rule(order, mirror, float(entropy(q[0])), h))
-            slot = int(np.argmax(scores))
+            slot = best_slot(scores, DOUBT / lately)
         chosen.append(slot)
     return chosen
 

@@ -162,6 +162,16 @@ def test_a_shuffled_stream_is_left_alone(mode, strength, classes):
     assert sticky.stays < 0.01
 
 
+@pytest.mark.parametrize("mode", ["smooth", "causal"])
+@pytest.mark.parametrize("size", [1, 16])
+def test_a_model_that_fails_and_nearly_always_says_the_same_is_left_alone(mode, size):
+    sticky, g = Sticky(mode), torch.Generator().manual_seed(1)
+    labels = torch.where(torch.rand(192, generator=g) < 0.8, 3, torch.randint(100, (192,), generator=g))
+    logits = told(labels, 9.0, 100)
+    answers = torch.cat([after(sticky, part) for part in logits.split(size)])
+    assert accuracy(answers, labels) >= accuracy(logits, labels) - 0.01
+
+
 @pytest.mark.parametrize(("mode", "gain"), [("smooth", 0.2), ("causal", 0.12)])
 @pytest.mark.parametrize("size", [1, 10, 64])
 def test_where_classes_stay_answers_get_better(mode, gain, size):

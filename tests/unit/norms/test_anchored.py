@@ -12,7 +12,7 @@ from delta_tta.evidence import LONGEST
 from delta_tta.norms.anchored import SHARES, Anchored
 from delta_tta.norms.layers import Phase, Tbr
 from delta_tta.settings import Settings
-from delta_tta.shares import BATCH
+from delta_tta.shares import BATCH, DOUBT, best_slot
 from nets import batches, bright, channel_net, conv_net, randomise_statistics, same, snapshot
 from sentences import assert_same_state, saved_and_loaded
 
@@ -240,6 +240,20 @@ def test_a_source_that_works_stays_where_classes_come_one_after_the_other(length
         labels = torch.randint(10, (64 // length,), generator=g).repeat_interleave(length)
         rounds.append([confident(labels, 0.1, seed)] + [confident(labels, 0.9, seed + 50 * s) for s in SLOTS])
     assert compare(chooser, rounds) == 0
+
+
+@pytest.mark.parametrize("best", SLOTS)
+def test_the_source_answers_while_no_candidate_is_clearly_ahead(best):
+    evidence = [100.0, 90.0, 90.0, 90.0]
+    for ahead, slot in ((0.9 * DOUBT, 0), (1.1 * DOUBT, best)):
+        evidence[best] = 100 + ahead
+        assert best_slot(evidence) == slot
+    _, chooser = shares()
+    labels = torch.arange(64) % 10
+    said = [confident(labels, 0.1)] * len(SHARES)
+    better = [*said[:best], confident(labels, 0.1, strength=6.5), *said[best + 1 :]]
+    assert compare(chooser, [better], [better]) == 0
+    assert chooser.memory.evidence[0] < chooser.memory.evidence[best] < chooser.memory.evidence[0] + DOUBT
 
 
 @pytest.mark.parametrize("best", range(len(SHARES)))
