@@ -89,7 +89,7 @@ def choose(said: Said, rule: Rule) -> list[int]:
     slot, lately = 0, 0.0
     for batch, (answers, mirrored) in enumerate(zip(said.answers, said.mirrored, strict=True)):
         if batch >= due:
-            early = (batch + 1) * len(answers[0]) < PRIOR
+            early = (batch + 1) * len(answers[0]) < PRIOR / 2
             due = batch + (1 if early else until_next(batch))
             keep, keep_answers = (math.exp(-len(answers[0]) / memory) for memory in (MEMORY, MEMORY_OF_ANSWERS))
             samples, prior = keep_answers * samples + len(answers[0]), keep_answers * prior
