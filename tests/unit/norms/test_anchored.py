@@ -315,7 +315,7 @@ def test_small_batches_are_all_compared_until_there_are_enough_samples():
     x = bright([i % 10 for i in range(16)])
     for _ in range(45):
         model(x)
-    assert compared == [*range(32), 38]  # 512 samples, then after a quarter as many batches
+    assert compared == [*range(24), 28, 35, 43]  # 384 samples, then after a quarter as many batches
 
 
 def test_a_slot_that_missed_batches_follows_the_next_as_far_as_if_it_had_met_them():
