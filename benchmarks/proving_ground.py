@@ -3,7 +3,8 @@
     python benchmarks/proving_ground.py tent+delta recommended --quick
     python benchmarks/proving_ground.py --split validation METHOD ...     to choose; the test corruptions are to report
 
-METHOD is written as for `adapt`; "recommended", the default, is what `adapt(model)` does on each network. Every cell
+METHOD is written as for `adapt`; "recommended", the default, is what `adapt(model)` does on each network. Settings may
+follow an @, as in "recommended@filter=causal" or "recommended@guard=off". Every cell
 is compared with Source and with the paper's tent+delta on the same stream. Prints Markdown, draws a picture, keeps
 every run in a store and goes on where it was stopped. `--quick` is meant for a quarter of an hour on two cores, the
 standard size for three hours, `--full` for a night. The networks: benchmarks/development.py.
@@ -18,12 +19,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cells import results
 from delta_tta.adapt import RECOMMENDED, WITHOUT_BATCH_NORM
 from delta_tta.bench.differences import standard_error
 from delta_tta.bench.evaluate import Result
 from delta_tta.bench.experiment import CLEAN, FAMILIES, Cell
+from delta_tta.commands.shared import read_value
 from delta_tta.corruptions.constants import TYPES, VALIDATION
 from delta_tta.recipe import parse
 from delta_tta.report.pictures import draw
@@ -94,6 +97,13 @@ SCALES = {
 SPLITS = {"test": (*FAMILIES, *(name for name in TYPES if name not in FAMILIES)), "validation": VALIDATION}
 
 
+def with_settings(method: str) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    """Return the method and the settings of "METHOD@NAME=VALUE,NAME=VALUE"."""
+    name, _, given = method.partition("@")
+    pairs = (pair.partition("=") for pair in given.split(",") if pair)
+    return name, tuple((key, read_value(value)) for key, _, value in pairs)
+
+
 @dataclass(frozen=True)
 class Case:
     """One stream on one network, whatever the method."""
@@ -112,15 +122,17 @@ class Case:
     def cell(self, method: str) -> Cell:
         """Return the run of a method."""
         few = self.network.few if self.stream.dependent or self.stream.imbalanced else None
-        if method == DEFAULT:
-            method = RECOMMENDED if self.network.norm == "batch" else WITHOUT_BATCH_NORM
+        name, settings = with_settings(method)
+        if name == DEFAULT:
+            name = RECOMMENDED if self.network.norm == "batch" else WITHOUT_BATCH_NORM
         return Cell(
             few or self.network.place,
-            method,
+            name,
             self.stream,
             (self.corruption,),
             batch_size=self.batch_size,
             samples=self.samples,
+            settings=settings,
         )
 
     def __str__(self) -> str:
@@ -177,6 +189,10 @@ def groups(asked: Sequence[Case]) -> dict[str, Callable[[Case], bool]]:
         found[f"B = {size}"] = lambda case, size=size: case.batch_size == size
     for name in dict.fromkeys(case.network.name for case in asked):
         found[name] = lambda case, name=name: case.network.name == name
+        for kind in ("shuffled", "dependent"):
+            found[f"{name}, {kind}"] = lambda case, name=name, kind=kind: (
+                case.network.name == name and case.kind == kind
+            )
     return found
 
 
@@ -188,9 +204,9 @@ def line(label: str, own: Sequence[Gain]) -> str:
     error = standard_error([statistics.fmean(points) for points in together.values()])
     worst = min(own, key=lambda gain: gain.points)
     harmed = 100 * statistics.fmean(gain.points < -HARM for gain in own)
-    first = statistics.fmean(gain.first for gain in own)
+    first = f"{statistics.fmean(gain.first for gain in own):+.1f} (worst {min(gain.first for gain in own):+.1f})"
     mean = f"{statistics.fmean(gain.points for gain in own):+.1f} ± {error:.1f}"
-    return f"| {label} | {len(own)} | {mean} | {harmed:.0f} % | {worst.points:+.1f} ({worst.case}) | {first:+.1f} |"
+    return f"| {label} | {len(own)} | {mean} | {harmed:.0f} % | {worst.points:+.1f} ({worst.case}) | {first} |"
 
 
 def table(method: str, against: str, made: Sequence[Gain]) -> Iterator[str]:
@@ -224,7 +240,8 @@ def picture(made: dict[str, Sequence[Gain]]) -> Figure:
 
 def takes(method: str, network: Network) -> bool:
     """Whether a method can run on a network: statistics of batches need batch norms."""
-    return network.norm == "batch" or method == DEFAULT or parse(method).statistics == "source"
+    name, _ = with_settings(method)
+    return network.norm == "batch" or name == DEFAULT or parse(name).statistics == "source"
 
 
 def options() -> argparse.Namespace:

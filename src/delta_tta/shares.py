@@ -2,8 +2,8 @@
 
 Every now and then all candidates answer the same batch and its mirror images. The candidate whose answers best foretell
 each other answers from then on: those to an image and to its mirror image, and those to neighbours in time
-(evidence.py). The first tells most on shuffled streams, both do on dependent ones. The source answers while no candidate
-is clearly ahead of it.
+(evidence.py). The first tells most on shuffled streams, both do on dependent ones. While no candidate is
+clearly ahead of the source, the source answers.
 """
 
 from __future__ import annotations

@@ -59,6 +59,9 @@ def test_the_proving_ground_compares_cell_by_cell(monkeypatch, tmp_path):
     assert {case.corruption for case in asked} == {*TYPES[:4], "none"}
     assert {case.cell("tent+anchored").spelled_out.guard for case in asked} == {"on"}
     assert {case.cell("tent").spelled_out.guard for case in asked} == {"off"}
+    assert {case.cell("recommended@guard=off,filter=causal").settings for case in asked} == {
+        (("filter", "causal"), ("guard", "off"))
+    }
 
     def made_up(cell):
         clean = cell.corruptions == ("none",)
@@ -67,6 +70,7 @@ def test_the_proving_ground_compares_cell_by_cell(monkeypatch, tmp_path):
     gains = proving_ground.gains(asked, "bn", "source", made_up)
     lines = {text.split("|")[1].strip(): text for text in proving_ground.table("bn", "Source", gains) if "|" in text}
     assert "| +10.0 ± nan | 0 % | +10.0" in lines["B = 1"]
+    assert {"ResNet-20, CIFAR-10, shuffled", "ResNet-20, CIFAR-10, dependent"} < lines.keys()
     share = sum(case.corruption == "none" for case in asked) / len(asked)
     assert f"| {100 * share:.0f} % | -10.0 (ResNet-20, CIFAR-10, clean, " in lines["all"]
     proving_ground.draw(proving_ground.picture({"bn": gains}), tmp_path / "one.png")
