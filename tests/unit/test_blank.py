@@ -227,5 +227,5 @@ def test_a_model_that_was_never_trained_adapts_to_noise():
 def test_the_limits(samples, met, distance, variety, found):
     blanks = blank.Blanks(adapter("tema")._learner.subject, 0.04)
     blanks._distance = lambda: met
-    blanks._shift = lambda of_source: Shift(1.0, distance=distance, variety=variety, channels=100)
+    blanks._shift = lambda of_source: Shift(distance=distance, variety=variety, channels=100)
     assert blanks.found(samples, images) == found

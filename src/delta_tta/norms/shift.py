@@ -1,10 +1,10 @@
-"""How far the features of a batch lie from the source's statistics, compared with how far its samples lie apart.
+"""How far the features of a batch lie from the source's statistics, and how far its samples lie apart.
 
 For every channel, with m_i and s_i the mean and deviation over space of sample i, and the batch's and the source's own:
 
-    d = (μ_b − μ_s)² + (σ_b − σ_s)²,    v = Var_i m_i + Var_i s_i,    both over σ_s² + σ_b²;
+    d = ((μ_b − μ_s)² + (σ_b − σ_s)²) / (σ_s² + σ_b²),    v = (Var_i m_i + Var_i s_i) / σ_b²,
 
-the shift is Σ d / Σ v, both over the channels of all layers. B independent samples of the source have about 1 / B.
+summed over the channels of all layers.
 """
 
 from __future__ import annotations
@@ -25,13 +25,11 @@ class Shift(NamedTuple):
     """Of one batch.
 
     Attributes:
-        spread: Σ v, of its samples around their mean.
         distance: Σ d, of the batch from the source.
-        variety: the sum of Var_i m_i + Var_i s_i over σ_b² alone, which does not depend on the source.
+        variety: Σ v, of its samples around their mean; it does not depend on the source.
         channels: how many there are in the sums.
     """
 
-    spread: float
     distance: float
     variety: float
     channels: int
@@ -50,7 +48,7 @@ def sums(x: Tensor, mean: Tensor, eps: float, counts: bool = True) -> Tensor:
 
 def shift_of(layers: Sequence[AdaptiveNorm], totals: Sequence[Tensor | None]) -> Shift:
     """Return the shift, given the sums over all samples; zeros where no layer has statistics of the source."""
-    far, wide, varied, channels = 0.0, 0.0, 0.0, 0
+    far, varied, channels = 0.0, 0.0, 0
     for layer, total in zip(layers, totals, strict=True):
         inherited = layer.inherited()
         assert inherited is not None
@@ -61,10 +59,9 @@ def shift_of(layers: Sequence[AdaptiveNorm], totals: Sequence[Tensor | None]) ->
         own = ((q / count - mean**2).clamp(min=0) + layer.source.eps).sqrt()
         between = (mm / count - mean**2 + ss / count - (s / count) ** 2).clamp(min=0) * count / (count - 1).clamp(min=1)
         far += distance((mean, own), (torch.zeros_like(mean), std))  # the sums are around the source's mean
-        wide += float((between / (std**2 + own**2)).sum())
         varied += float((between / own**2).sum())
         channels += len(std)
-    return Shift(wide, far, varied, channels)
+    return Shift(far, varied, channels)
 
 
 def distance(one: tuple[Tensor, Tensor], source: tuple[Tensor, Tensor]) -> float:
