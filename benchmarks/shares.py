@@ -24,10 +24,10 @@ from cells import cell_of, validation_cells
 from delta_tta.bench.experiment import Cell
 from delta_tta.bench.lab import Lab
 from delta_tta.bench.runner import default_cache
-from delta_tta.evidence import Array, of_order, of_pairs, tempered, until_next
+from delta_tta.evidence import MEMORY, MEMORY_OF_ANSWERS, Array, of_order, of_pairs, tempered, until_next
 from delta_tta.metrics import class_mean_accuracy
 from delta_tta.norms.anchored import SHARES
-from delta_tta.shares import DOUBT, MEMORY, MEMORY_OF_ANSWERS, PRIOR, PRIOR_OF_ORDER, best_slot
+from delta_tta.shares import DOUBT, PRIOR, PRIOR_OF_ORDER, best_slot
 from development import add_folder_option, networks
 
 FIRST = 256

@@ -21,14 +21,12 @@ import torch
 from torch import Tensor
 
 from .answers import Answer
-from .evidence import LONGEST, until_next
+from .evidence import LONGEST, MEMORY_OF_ANSWERS, until_next
 from .norms.statistics import at_least_float32
 from .words import State, word
 
 PRIOR = 10.0
 """How much Σ p(y)² a class must have seen to count by itself as much as all classes together."""
-MEMORY = 2000
-"""Samples over which the weights are forgotten (to 1/e), of those in whole batches."""
 
 
 def mirror_images(x: Tensor) -> Tensor | None:
@@ -85,7 +83,7 @@ class Mirror(Answer):
             if self.ranks is not None:
                 news = self.ranks.add(news)
             agreed, weighed, samples = (new for new in news if new is not None)
-            keep = (-samples / MEMORY).exp()
+            keep = (-samples / MEMORY_OF_ANSWERS).exp()
             sums = {
                 key: new if not memory else keep * memory[key] + new
                 for key, new in (("agreed", agreed), ("weighed", weighed))

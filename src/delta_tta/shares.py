@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .evidence import TEMPERATURES, Array, of_order, of_pairs, tempered, until_next
+from .evidence import MEMORY, MEMORY_OF_ANSWERS, TEMPERATURES, Array, of_order, of_pairs, tempered, until_next
 from .mirror import mirror_images
 from .norms.anchored import SHARES, Anchored
 from .norms.statistics import at_least_float32
@@ -35,8 +35,6 @@ DOUBT = 5.0
 lead away from a source that is right: 10 points lost over the first 384 samples of a clean dependent stream."""
 BATCH = 64
 """Samples in a batch that moves the averages by 1 − α; smaller ones move them by less."""
-MEMORY, MEMORY_OF_ANSWERS = 256, 2000
-"""Samples over which evidence and mean answers are forgotten (to 1/e), of those that were compared."""
 
 
 def best_slot(evidence: Sequence[float], doubt: float = DOUBT) -> int:

@@ -29,16 +29,16 @@ import torch
 from torch import Tensor
 
 from .errors import InputError
-from .evidence import STAYS, TEMPERATURES, TINY, Array, forward_filters, likelihood, tempered
+from .evidence import MEMORY, MEMORY_OF_ANSWERS, STAYS, TEMPERATURES, TINY, Array, forward_filters, likelihood, tempered
 from .words import word
 
 DOUBT = 10.0
 """Nats that the stream must say for s > 0 before answers change: below it chance is at work on weak networks."""
-MEMORY = 256
-"""Samples over which that evidence is forgotten (to 1/e)."""
-PRIOR, MOST = 8.0, 2000.0
-"""q starts as if so many samples had been spread evenly over the classes, and remembers at most so many. While q lags
-behind, a model that fails and always says the same looks sticky: with 30, single images lost up to 5.5 points."""
+PRIOR = 8.0
+"""In the evidence q starts as if so many samples had been spread evenly over the classes. While q lags behind, a model
+that fails and always says the same looks sticky: with 30, single images lost up to 5.5 points. Smooth answers take a q
+that starts with one sample a class: where 8 samples are spread over 1,000 classes, whatever was not in view yet looks
+far too likely, and a batch of 64 lost 5 points (`benchmarks/sticky.py`)."""
 STREAMS = 256
 """Streams that are told apart; those that were not seen for longest are forgotten first."""
 NEGLIGIBLE = 1e-4
@@ -74,21 +74,21 @@ class Sticky:
         if not len(rows):
             return logits, self._state
         names: Sequence[Hashable] = [None] * len(log_p) if streams is None else streams
-        if self._state.count and self._state.q.shape[1] != log_p.shape[1]:
+        if self._state.count and self._state.mean.shape[1] != log_p.shape[1]:
             raise InputError(
-                f"Expected logits over {self._state.q.shape[1]} classes as before, but got {log_p.shape[1]}. "
+                f"Expected logits over {self._state.mean.shape[1]} classes as before, but got {log_p.shape[1]}. "
                 "Call reset() before another task begins."
             )
         p = tempered(log_p[rows])
         smooth = self.mode == "smooth"
-        state = self._state.following(p)
-        q = state.q[:, None] if smooth else self._state.along(p)  # (T, 1 or B, K)
-        state.q = q[:, -1]
+        state, means, counts = self._state.following(p, not smooth)
+        q = _with_prior(means, counts, PRIOR)  # (T, 1 or B, K)
+        q_smooth = _with_prior(means, counts, p.shape[2]) if smooth else q
         ratio = likelihood(p, q)
         filtered = p[0].copy()
         for name in dict.fromkeys(names[row] for row in rows):
             own = [place for place, row in enumerate(rows) if names[row] == name]
-            q_own = q if smooth else q[:, own]
+            q_own, q_answer = (q, q_smooth) if smooth else (q[:, own], q[:, own])
             before = state.beliefs.pop(name, None)
             start = np.repeat(q_own[:, :1], len(STAYS), 1) if before is None else before
             belief, z = forward_filters(ratio[:, own], q_own, start)
@@ -101,7 +101,8 @@ class Sticky:
                 mixed = (1 - weights.sum(1, keepdims=True)) * p[0][own]
                 for place in np.flatnonzero(weights.any(0)):
                     t, s = divmod(int(place), len(STAYS))
-                    beliefs = _beliefs(ratio[t, own], q_own[t], start[t, s], STAYS[s], smooth)
+                    met = likelihood(p[t, own], q_answer[t])
+                    beliefs = _beliefs(met, q_answer[t], start[t, s], STAYS[s], smooth)
                     mixed += weights[:, place, None] * beliefs
                 filtered[own] = mixed
         while len(state.beliefs) > STREAMS:
@@ -121,7 +122,7 @@ class Sticky:
             return {}
         names = list(state.beliefs)
         return {
-            "q": torch.from_numpy(state.q.copy()),
+            "mean": torch.from_numpy(state.mean.copy()),
             "count": state.count,
             "evidence": torch.from_numpy(state.evidence.copy()),
             "streams": names,
@@ -132,11 +133,11 @@ class Sticky:
         """Whether a filter over so many classes may have remembered this; None: it answered, and nothing was learnt."""
         if not memory:
             return True
-        classes = memory["q"].shape[-1] if classes is None else classes
+        classes = memory["mean"].shape[-1] if classes is None else classes
         grid = (len(TEMPERATURES), len(STAYS))
         return (
-            memory.keys() == {"q", "count", "evidence", "streams", "beliefs"}
-            and memory["q"].shape == (grid[0], classes)
+            memory.keys() == {"mean", "count", "evidence", "streams", "beliefs"}
+            and memory["mean"].shape == (grid[0], classes)
             and memory["evidence"].shape == grid
             and memory["beliefs"].shape == (len(memory["streams"]), *grid, classes)
         )
@@ -147,7 +148,7 @@ class Sticky:
         if memory:
             beliefs = memory["beliefs"].float().cpu().numpy()
             self._state = _State(
-                memory["q"].float().cpu().numpy(),
+                memory["mean"].float().cpu().numpy(),
                 float(memory["count"]),
                 memory["evidence"].float().cpu().numpy(),
                 dict(zip(memory["streams"], beliefs, strict=True)),
@@ -155,38 +156,42 @@ class Sticky:
 
 
 class _State:
-    """The filters: q by temperature, (T, K); the evidence for each, (T, S); the belief in each stream, (T, S, K)."""
+    """The filters: the mean answer by temperature, (T, K); evidence for each, (T, S); belief by stream, (T, S, K)."""
 
     def __init__(
         self,
-        q: Array | None = None,
+        mean: Array | None = None,
         count: float = 0.0,
         evidence: Array | None = None,
         beliefs: dict[Hashable, Array] | None = None,
     ) -> None:
-        self.q = np.empty((0, 0), np.float32) if q is None else q
+        self.mean = np.empty((0, 0), np.float32) if mean is None else mean
         self.count = count
         self.evidence = np.zeros((len(TEMPERATURES), len(STAYS)), np.float32) if evidence is None else evidence
         self.beliefs = {} if beliefs is None else beliefs
 
-    def following(self, p: Array) -> _State:
-        """Return a copy whose q has met these predictions, (T, B, K)."""
-        size = p.shape[1]
-        count = min((self.count or PRIOR) + size, MOST)
-        share = min(1.0, size / count)
-        q = (1 - share) * self._q(p) + share * p.mean(1)
-        return _State(q, count, self.evidence.copy(), dict(self.beliefs))
+    def following(self, p: Array, each: bool) -> tuple[_State, Array, Array]:
+        """Return a copy that has met these predictions, (T, B, K), and its means and counts: after each, or at last."""
+        size, mean, count = (
+            p.shape[1],
+            self.mean if self.count else np.zeros((len(p), p.shape[2]), np.float32),
+            self.count,
+        )
+        parts = [p[:, t : t + 1] for t in range(size)] if each else [p]
+        means, counts = np.empty((len(p), len(parts), p.shape[2]), np.float32), np.empty(len(parts), np.float32)
+        for place, part in enumerate(parts):
+            count = min(count + part.shape[1], float(MEMORY_OF_ANSWERS))
+            share = np.float32(min(1.0, part.shape[1] / count))
+            mean = means[:, place] = (1 - share) * mean + share * part.mean(1)
+            counts[place] = count
+        return _State(mean, count, self.evidence.copy(), dict(self.beliefs)), means, counts
 
-    def along(self, p: Array) -> Array:
-        """Return q after each of these predictions, (T, B, K)."""
-        q, count, found = self._q(p), self.count or PRIOR, np.empty_like(p)
-        for t in range(p.shape[1]):
-            count = min(count + 1, MOST)
-            q = found[:, t] = q + (p[:, t] - q) / np.float32(count)
-        return found
 
-    def _q(self, p: Array) -> Array:
-        return self.q if self.count else np.full((len(p), p.shape[2]), 1 / p.shape[2], np.float32)
+def _with_prior(means: Array, counts: Array, prior: float) -> Array:
+    """Return the means, (T, n, K), as if `prior` samples, spread evenly over the classes, had been met before."""
+    counts = counts[:, None]
+    q: Array = (counts * means + np.float32(prior / means.shape[2])) / (counts + np.float32(prior))
+    return q
 
 
 def _beliefs(ratio: Array, q: Array, start: Array, stay: float, smooth: bool) -> Array:

@@ -8,8 +8,8 @@ from torch import nn
 
 import delta_tta
 from delta_tta import MethodError
-from delta_tta.evidence import until_next
-from delta_tta.mirror import MEMORY, PRIOR
+from delta_tta.evidence import MEMORY_OF_ANSWERS, until_next
+from delta_tta.mirror import PRIOR
 from nets import CLASSES, batches, conv_net
 from sentences import assert_same_state, saved_and_loaded
 
@@ -25,7 +25,7 @@ def plain(net, stream):
             due += max(1, min(32, count // 4))
             if agreed is None:
                 agreed = weighed = torch.zeros(p.shape[1], dtype=torch.float64)
-            keep = math.exp(-len(x) / MEMORY)
+            keep = math.exp(-len(x) / MEMORY_OF_ANSWERS)
             agreed, weighed = keep * agreed + (p * mirrored).sum(0), keep * weighed + (p * p).sum(0)
         unsure = p.max(1).values.argsort()[: math.ceil(len(x) / 2)]
         made = p.clone()

@@ -8,8 +8,8 @@ import torch
 import delta_tta
 from delta_tta import InputError, SettingError, StateError
 from delta_tta.adapt import RECOMMENDED, WITHOUT_BATCH_NORM
-from delta_tta.evidence import STAYS, TEMPERATURES, forward_filters
-from delta_tta.sticky import DOUBT, MEMORY, NEGLIGIBLE, PRIOR, STREAMS, Sticky, _beliefs
+from delta_tta.evidence import MEMORY, STAYS, TEMPERATURES, forward_filters
+from delta_tta.sticky import DOUBT, NEGLIGIBLE, PRIOR, STREAMS, Sticky, _beliefs
 from nets import CLASSES, batches, bright, channel_net, conv_net, group_norm
 from sentences import assert_same_state, saved_and_loaded
 
@@ -37,19 +37,25 @@ class Plain:
     """The same filters, one by one and in float64."""
 
     def __init__(self, mode):
-        self.mode, self.q, self.count = mode, {}, PRIOR
+        self.mode, self.sum, self.count = mode, {}, 0
         self.beliefs, self.evidence = {}, dict.fromkeys(GRID, 0.0)
 
     def answer(self, logits, names):
         """Return probabilities."""
         size, classes = logits.shape
         p = {float(t): (logits.double() / float(t)).softmax(1) for t in TEMPERATURES}
-        q = {}  # at each sample
+        q, q_of_answers = {}, {}  # at each sample
         for t, own in p.items():
-            before = self.count * self.q.get(t, torch.full((classes,), 1 / classes, dtype=torch.float64))
-            each = torch.stack([(before + own[: i + 1].sum(0)) / (self.count + i + 1) for i in range(size)])
-            q[t] = each if self.mode == "causal" else each[-1:].expand(size, classes)
-            self.q[t] = each[-1]
+            before = self.sum.get(t, torch.zeros(classes, dtype=torch.float64))
+            for found, prior in ((q, PRIOR), (q_of_answers, classes if self.mode == "smooth" else PRIOR)):
+                each = torch.stack(
+                    [
+                        (before + own[: i + 1].sum(0) + prior / classes) / (self.count + i + 1 + prior)
+                        for i in range(size)
+                    ]
+                )
+                found[t] = each if self.mode == "causal" else each[-1:].expand(size, classes)
+            self.sum[t] = before + own.sum(0)
         self.count += size
         out = p[1.0].clone()
         for name in dict.fromkeys(names):
@@ -57,8 +63,10 @@ class Plain:
             found, evidence = {}, {}
             for t, s in GRID:
                 start = self.beliefs.get((name, t, s), q[t][rows[0]])
-                filtered, smoothed, log_z = walk([p[t][i] / q[t][i] for i in rows], q[t][rows], s, start)
-                self.beliefs[name, t, s] = filtered[-1]
+                believed, _, log_z = walk([p[t][i] / q[t][i] for i in rows], q[t][rows], s, start)
+                self.beliefs[name, t, s] = believed[-1]
+                own = q_of_answers[t]
+                filtered, smoothed, _ = walk([p[t][i] / own[i] for i in rows], own[rows], s, start)
                 found[t, s] = smoothed if self.mode == "smooth" else filtered
                 told = []
                 for new in log_z:
@@ -209,11 +217,23 @@ def test_the_belief_in_a_stream_does_not_depend_on_the_others_between():
         belief, other = in_turn._state.beliefs[name], mixed._state.beliefs[name]
         assert torch.allclose(torch.from_numpy(belief), torch.from_numpy(other), atol=1e-5)
         for t, temperature in enumerate(TEMPERATURES):
-            q = torch.from_numpy(in_turn._state.q[t]).double()
+            q = (60 * torch.from_numpy(in_turn._state.mean[t]).double() + PRIOR / CLASSES) / (60 + PRIOR)
             p = (logits[rows].double() / float(temperature)).softmax(1)
             for s, stay in enumerate(STAYS):
                 alone = walk([*(p / q)], q.expand(30, CLASSES), float(stay), q)[0][-1]
                 assert torch.allclose(torch.from_numpy(belief[t, s]).double(), alone, atol=1e-4)
+
+
+def test_among_many_classes_what_was_not_seen_yet_is_not_taken_for_likely():
+    labels = runs(4, 16, 900)
+    p = torch.full((64, 1000), 1e-6)
+    everywhere, unclear = torch.arange(64), torch.arange(64).view(4, 16)[:, 5:7].flatten()
+    p[everywhere, labels], p[everywhere, labels + 1] = 0.9, 0.005  # a class that looks alike, and is never the answer
+    p[unclear] = 1e-6
+    for offset, share in ((0, 0.01), (1, 0.2), (2, 0.5)):
+        p[unclear, labels[unclear] + offset] = share
+    assert accuracy(p, labels) == 0.875
+    assert accuracy(after(Sticky("smooth"), p.log()), labels) == 1.0
 
 
 def test_the_streams_not_seen_for_longest_are_forgotten():
@@ -347,7 +367,7 @@ def test_a_damaged_filter_is_refused():
     model, other = (delta_tta.adapt(conv_net(), method) for method in ("source+sticky", "source"))
     model(batches(1)[0])
     state = model.state_dict()
-    for wrong in ({"q": state["filter"]["q"]}, {**state["filter"], "q": torch.ones(3, 4)}, {"q": 1}):
+    for wrong in ({"mean": state["filter"]["mean"]}, {**state["filter"], "mean": torch.ones(3, 4)}, {"mean": 1}):
         damaged = delta_tta.state.seal({**state, "filter": wrong})
         with pytest.raises(StateError, match="damaged"):
             model.load_state_dict(damaged)

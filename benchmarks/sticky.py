@@ -1,0 +1,103 @@
+"""With how many samples of all classes the mean answer q of smooth filters starts, on validation corruptions.
+
+    python benchmarks/sticky.py [--networks NAME ...] [--corruptions NAME ...] [--samples 640]
+
+Dependent streams in batches of 64; each is answered by the source and by `anchored+mirror`, and filtered with each
+start. Prints the class-mean accuracy in percent without a filter, the change by each filter in points, and the same for
+the plain accuracy of the first 256 samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+import delta_tta
+from cells import cell_of, validation_cells
+from delta_tta import sticky
+from delta_tta.bench.experiment import Cell
+from delta_tta.bench.lab import Lab
+from delta_tta.bench.runner import default_cache
+from delta_tta.metrics import class_mean_accuracy
+from development import add_folder_option, networks
+
+FIRST = 256
+STARTS = ("8", "100", "K", "3 K")
+METHODS = ("source", "anchored+mirror")
+
+
+def answered(lab: Lab, cell: Cell, method: str) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the logits and labels of each batch."""
+    named = lab.model(cell.place)
+    adapter = delta_tta.adapt(named.model, method, cell.place.preset)
+    images = lab.images(cell.place, cell.corruptions[0], cell.severity)
+    try:
+        for x, y in images.batches(list(lab.stream(cell)), cell.batch_size):
+            yield adapter(named.normalisation(x)), y
+    finally:
+        adapter.unload()
+
+
+def filtered(batches: list[Tensor], start: str) -> list[Tensor]:
+    """Filter the answers; `_with_prior` is told to begin with another number of samples."""
+    classes, original = batches[0].shape[1], sticky._with_prior
+    samples = {"K": classes, "3 K": 3 * classes}.get(start) or float(start)
+    sticky._with_prior = lambda means, counts, prior: original(means, counts, samples if prior == classes else prior)
+    found, one = [], sticky.Sticky("smooth")
+    try:
+        for logits in batches:
+            answer, state = one.answer(logits)
+            one.commit(state)
+            found.append(answer)
+    finally:
+        sticky._with_prior = original
+    return found
+
+
+def scores(batches: list[Tensor], labels: Tensor) -> tuple[float, float]:
+    """Return the class-mean accuracy, and the plain one at the start, in percent."""
+    said = torch.cat(batches).argmax(1)
+    first = (said[:FIRST] == labels[:FIRST]).float().mean()
+    return 100 * class_mean_accuracy(said, labels), 100 * float(first)
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", nargs="+", metavar="NAME", help="only those whose name holds one of these")
+    parser.add_argument("--corruptions", nargs="+", metavar="NAME", help="only these; 'none' for clean images")
+    parser.add_argument("--samples", type=int, default=640)
+    add_folder_option(parser)
+    given = parser.parse_args()
+    lab = Lab(default_cache())
+    print(f"| | unfiltered | {' | '.join(STARTS)} |\n|{'---|' * (2 + len(STARTS))}", flush=True)
+    changes: dict[tuple[str, int], list[list[float]]] = {}
+    found = [one for one in networks(given.development)[0] if one.norm == "batch"]
+    for network, corruption, stream in validation_cells(found, given.networks):
+        if not stream.dependent or (given.corruptions and corruption not in given.corruptions):
+            continue
+        for method in METHODS:
+            cell = cell_of(network, corruption, stream, given.samples)
+            batches, targets = zip(*answered(lab, cell, method), strict=True)
+            labels = torch.cat(targets)
+            plain = scores(list(batches), labels)
+            change = [
+                [new - old for new, old in zip(scores(filtered(list(batches), start), labels), plain, strict=True)]
+                for start in STARTS
+            ]
+            changes.setdefault((method, network.classes), []).append([c for c, _ in change])
+            changes.setdefault((f"{method}, first {FIRST}", network.classes), []).append([f for _, f in change])
+            shown = " | ".join(f"{c:+.1f}, {f:+.1f}" for c, f in change)
+            where = f"{network.name}, {corruption.replace('_', ' ')}, {method}"
+            print(f"| {where} | {plain[0]:.1f}, {plain[1]:.1f} | {shown} |", flush=True)
+    for (label, classes), rows in changes.items():
+        means = [f"{statistics.fmean(column):+.1f} (worst {min(column):+.1f})" for column in zip(*rows, strict=True)]
+        print(f"| {label}, {classes:,} classes | | {' | '.join(means)} |")
+
+
+if __name__ == "__main__":
+    main()
