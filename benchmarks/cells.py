@@ -23,8 +23,10 @@ def with_seed(cell: Cell, seed: int) -> Cell:
     return dataclasses.replace(cell, stream=dataclasses.replace(cell.stream, seed=seed))
 
 
-def results(cells: Sequence[Cell], path: Path, workers: int, traces: bool = False) -> Callable[[Cell], Result]:
-    """Run what is missing in the store, in so many processes or in this one; return how to ask for a cell's result.
+def results(
+    cells: Sequence[Cell], path: Path, workers: int, traces: bool = False, engine: str = "local"
+) -> Callable[[Cell], Result]:
+    """Run what is missing in the store, in so many processes or on a Ray cluster; return how to ask for a result.
 
     With `traces` a result holds what was predicted for each sample.
     """
@@ -38,7 +40,7 @@ def results(cells: Sequence[Cell], path: Path, workers: int, traces: bool = Fals
             print(f"{tally.done} of {tally.total} cells", file=sys.stderr, flush=True)
 
     with Store(path) as store:
-        tally = run(plan, store, engine_maker("local", lab.cache, workers)(), show)
+        tally = run(plan, store, engine_maker(engine, lab.cache, workers)(), show)
         if tally.failed:
             sys.exit("\n".join(tally.failed.values()))
         found = {key: result for key, _, result in store.results(plan.cells)}

@@ -26,6 +26,7 @@ from delta_tta.adapt import RECOMMENDED, WITHOUT_BATCH_NORM
 from delta_tta.bench.differences import standard_error
 from delta_tta.bench.evaluate import Result
 from delta_tta.bench.experiment import CLEAN, FAMILIES, Cell
+from delta_tta.commands.executing import ENGINES
 from delta_tta.commands.shared import read_value
 from delta_tta.corruptions.constants import TYPES, VALIDATION
 from delta_tta.recipe import parse
@@ -257,6 +258,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("proving-ground.png"), help="the picture")
     parser.add_argument("--store", type=Path, default=Path("proving-ground.db"))
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--engine", choices=ENGINES, default="local", help="ray: the cluster of RAY_ADDRESS, or a local one"
+    )
     add_folder_option(parser)
     return parser.parse_args()
 
@@ -277,7 +281,7 @@ def main() -> None:
     asked = list(cases(found, scale, SPLITS[given.split]))
     lines = list(dict.fromkeys(["source", PAPER, *given.methods]))
     wanted = [case.cell(method) for method in lines for case in asked if takes(method, case.network)]
-    result = results(wanted, given.store, given.workers, traces=True)
+    result = results(wanted, given.store, given.workers, traces=True, engine=given.engine)
     print(f"{len(asked)} cells a method, {given.split} corruptions and clean images, {given.scale} size.")
     shown: dict[str, Sequence[Gain]] = {}
     for method in dict.fromkeys(given.methods):

@@ -1,0 +1,108 @@
+"""Whether learning pays on top of `adapt(model)`, and whether filtered answers are better to learn from, by streams.
+
+    python benchmarks/feedback.py [--networks NAME ...] [--corruptions NAME ...] [--samples 1000]
+
+Five ways, all answering with anchored statistics, mirror images and the filter:
+
+    none        nothing is trained: `adapt(model)`
+    tent        the entropy of the model's own answers
+    tent+dot    the same, weighed by DOT
+    filtered    cross entropy against the filtered answers, which are right more often on dependent streams
+    agreed      the entropy of the samples on which the filter does not change the answer
+
+Prints the class-mean accuracy of the first in percent, and the change by each of the others in points. On validation
+corruptions and clean images, in batches of 64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from types import MethodType
+
+import torch
+from torch import Tensor
+
+import delta_tta
+from cells import cell_of, validation_cells
+from delta_tta.adapt import RECOMMENDED
+from delta_tta.adapter import Adapter
+from delta_tta.bench.experiment import Cell
+from delta_tta.bench.lab import Lab
+from delta_tta.bench.runner import default_cache
+from delta_tta.learner import Learner
+from delta_tta.metrics import class_mean_accuracy
+from delta_tta.prediction import Prediction
+from delta_tta.sticky import Sticky
+from development import add_folder_option, networks
+
+WAYS = {
+    "none": RECOMMENDED,
+    "tent": f"tent+{RECOMMENDED}",
+    "tent+dot": f"tent+dot+{RECOMMENDED}",
+    "filtered": f"tent+{RECOMMENDED}",
+    "agreed": f"tent+{RECOMMENDED}",
+}
+
+
+def learn_from_the_filter(adapter: Adapter, way: str) -> None:
+    """Replace the losses of the method by those of a way that listens to the filter."""
+    heard = Sticky("smooth")
+
+    def losses(self: Learner, prediction: Prediction) -> tuple[Tensor, Tensor | None]:
+        answers, after = heard.answer(prediction.log_p.detach())
+        heard.commit(after)
+        if way == "filtered":
+            return -(answers.softmax(1) * prediction.log_p).sum(1), None
+        return prediction.entropy, answers.argmax(1) == prediction.label
+
+    adapter._learner._losses = MethodType(losses, adapter._learner)  # type: ignore[method-assign]
+
+
+def accuracy(lab: Lab, cell: Cell, way: str) -> float:
+    """Run one way over one stream."""
+    named, said, labels = lab.model(cell.place), [], []
+    adapter = delta_tta.adapt(named.model, WAYS[way], cell.place.preset)
+    if way in ("filtered", "agreed"):
+        learn_from_the_filter(adapter, way)
+    images = lab.images(cell.place, cell.corruptions[0], cell.severity)
+    try:
+        for x, y in images.batches(list(lab.stream(cell)), cell.batch_size):
+            said.append(adapter(named.normalisation(x)).argmax(1))
+            labels.append(y)
+    finally:
+        adapter.unload()
+    return 100 * class_mean_accuracy(torch.cat(said), torch.cat(labels))
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", nargs="+", metavar="NAME", help="only those whose name holds one of these")
+    parser.add_argument("--corruptions", nargs="+", metavar="NAME", help="only these; 'none' for clean images")
+    parser.add_argument("--samples", type=int, default=1000)
+    add_folder_option(parser)
+    given = parser.parse_args()
+    lab = Lab(default_cache())
+    others = [way for way in WAYS if way != "none"]
+    print(f"| | none | {' | '.join(others)} |\n|{'---|' * (2 + len(others))}", flush=True)
+    changes: dict[str, list[list[float]]] = {"shuffled": [], "dependent": []}
+    found = [one for one in networks(given.development)[0] if one.norm == "batch"]
+    for network, corruption, stream in validation_cells(found, given.networks):
+        if given.corruptions and corruption not in given.corruptions:
+            continue
+        cell = cell_of(network, corruption, stream, given.samples)
+        base = accuracy(lab, cell, "none")
+        change = [accuracy(lab, cell, way) - base for way in others]
+        changes["dependent" if stream.dependent else "shuffled"].append(change)
+        shown = " | ".join(f"{points:+.1f}" for points in change)
+        print(f"| {network.name}, {corruption.replace('_', ' ')}, {stream} | {base:.1f} | {shown} |", flush=True)
+    for kind, rows in changes.items():
+        for label, of in (("mean", statistics.fmean), ("worst", min)):
+            if rows:
+                shown = " | ".join(f"{of(column):+.1f}" for column in zip(*rows, strict=True))
+                print(f"| {kind}, {label} | | {shown} |")
+
+
+if __name__ == "__main__":
+    main()
