@@ -17,6 +17,7 @@ from torch import nn
 from ..errors import ModelError, nearest
 from ..normalisation import Normalisation, normalisation_of
 from .cifar import CifarResNet, CifarResNeXt, WideResNet
+from .lite import CifarLite
 from .public import GroupResNet, PlainResNet
 from .weights import fill, fits, load_weights, mark, numbers, outputs_in, read_weights
 
@@ -26,7 +27,7 @@ CIFAR100 = Normalisation((0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762), "CI
 
 ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
     **{f"resnet{depth}": partial(CifarResNet, depth) for depth in (20, 32, 44, 56, 110)},
-    "resnet20x2": partial(CifarResNet, 20, width=2),
+    "efficientnet-lite0": CifarLite,
     **{f"wrn{depth}-{width}": partial(WideResNet, depth, width) for depth, width in ((16, 2), (28, 2), (40, 2))},
     "resnext29": CifarResNeXt,
     **{f"resnet{depth}-a": partial(PlainResNet, depth) for depth in (20, 32, 44, 56, 110)},
@@ -119,7 +120,7 @@ def architecture_of(weights: str | Path) -> str:
 
 
 def _embedded(name: str, weights: str | Path | None) -> NamedModel:
-    architecture, _, data = name.partition("-")
+    architecture, _, data = name.rpartition("-")
     model = ARCHITECTURES[architecture](classes=100 if data == "cifar100" else 10)
     if weights is not None:
         raise ModelError(f"{name!r} has weights of its own; write {architecture!r} to load others.")
