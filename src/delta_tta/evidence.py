@@ -81,16 +81,14 @@ def forward_filters(ratio: Array, q: Array, belief: Array) -> tuple[Array, Array
         q: for all of them or for each, (T, 1 or B, K).
         belief: before the first.
     """
-    belief = belief.copy()
-    z = np.empty((ratio.shape[1], *belief.shape[:2]), np.float32)
+    belief, last = belief.copy(), np.ones(belief.shape[:2], np.float32)
+    z = np.empty((ratio.shape[1], *last.shape), np.float32)
     for t in range(ratio.shape[1]):
         if t < q.shape[1]:
             leaves = (1 - STAYS)[:, None] * q[:, None, t]  # (T, S, K)
-        met = ratio[:, t, :, None]  # (T, K, 1)
-        one = 1 + STAYS * (np.matmul(belief, met)[..., 0] - 1)
-        belief *= STAYS[:, None]
+        belief *= (STAYS / last)[..., None]
         belief += leaves
-        belief *= met[:, None, :, 0]
-        belief /= one[..., None]
-        z[t] = one
+        belief *= ratio[:, None, t]
+        last = belief.sum(2, out=z[t])  # Z; the belief is divided by it in the next step
+    belief /= last[..., None]
     return belief, z

@@ -98,13 +98,14 @@ class Sticky:
             weights = _weights(evidence[-1:] if smooth else evidence)[:, 1:]  # (1 or b, T·S)
             weights[weights <= NEGLIGIBLE] = 0
             if weights.any():
-                mixed = (1 - weights.sum(1, keepdims=True)) * p[0][own]
-                for place in np.flatnonzero(weights.any(0)):
-                    t, s = divmod(int(place), len(STAYS))
-                    met = likelihood(p[t, own], q_answer[t])
-                    beliefs = _beliefs(met, q_answer[t], start[t, s], STAYS[s], smooth)
-                    mixed += weights[:, place, None] * beliefs
-                filtered[own] = mixed
+                places = np.flatnonzero(weights.any(0))
+                t, s = np.divmod(places, len(STAYS))
+                met = likelihood(p[:, own], q_answer)[t]
+                beliefs = _beliefs(met, q_answer[t], start[t, s], STAYS[s, None], smooth)
+                filtered[own] = (1 - weights.sum(1, keepdims=True)) * p[0][own]
+                filtered[own] += np.einsum(
+                    "bf,bfk->bk", np.broadcast_to(weights[:, places], beliefs.shape[:2]), beliefs
+                )
         while len(state.beliefs) > STREAMS:
             del state.beliefs[next(iter(state.beliefs))]
         correction = np.zeros_like(log_p)
@@ -194,30 +195,30 @@ def _with_prior(means: Array, counts: Array, prior: float) -> Array:
     return q
 
 
-def _beliefs(ratio: Array, q: Array, start: Array, stay: float, smooth: bool) -> Array:
-    """Return what one filter believes at each sample, (B, K); smooth: with what the later ones of the batch say.
+def _beliefs(ratio: Array, q: Array, start: Array, stay: Array, smooth: bool) -> Array:
+    """Return what each filter believes at each sample, (B, F, K); smooth: with what the later ones of the batch say.
 
     Args:
-        ratio: (B, K).
-        q: (1 or B, K); smooth takes one for all.
-        start: the belief before the first.
-        stay: s.
+        ratio: (F, B, K).
+        q: (F, 1 or B, K); smooth takes one for all samples.
+        start: the beliefs before the first, (F, K).
+        stay: s, (F, 1).
         smooth: whether to go back from the last.
     """
-    beliefs = np.empty_like(ratio)
+    beliefs = np.empty((ratio.shape[1], *start.shape), np.float32)
     belief = start
-    for t, met in enumerate(ratio):
-        belief = (stay * belief + (1 - stay) * q[min(t, len(q) - 1)]) * met
-        belief /= belief.sum()
+    for t in range(len(beliefs)):
+        belief = (stay * belief + (1 - stay) * q[:, min(t, q.shape[1] - 1)]) * ratio[:, t]
+        belief /= belief.sum(1, keepdims=True)
         beliefs[t] = belief
     if smooth:
-        later = np.ones_like(q[0])
-        for t in range(len(ratio) - 1, 0, -1):
-            told = ratio[t] * later
-            later = stay * told + (1 - stay) * float(q[0] @ told)
-            later /= later.mean()
+        later = np.ones_like(start)
+        for t in range(len(beliefs) - 1, 0, -1):
+            told = ratio[:, t] * later
+            later = stay * told + (1 - stay) * (q[:, 0] * told).sum(1, keepdims=True)
+            later /= later.mean(1, keepdims=True)
             both = beliefs[t - 1] * later
-            beliefs[t - 1] = both / both.sum()
+            beliefs[t - 1] = both / both.sum(1, keepdims=True)
     return beliefs
 
 

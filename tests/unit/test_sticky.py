@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -113,8 +114,9 @@ def test_each_filter_is_a_hidden_markov_model(t, s):
     likelihood = (log_p.exp() / q).numpy()
     filtered, smoothed, log_z = walk([*(log_p.exp() / q).double()], q.double().expand(45, CLASSES), s, start.double())
     for smooth, expected in ((False, filtered), (True, smoothed)):
-        ours = _beliefs(likelihood, q[None].numpy(), start.numpy(), s, smooth)
-        assert torch.allclose(torch.from_numpy(ours).double(), expected, atol=1e-4)
+        stay = np.array([[s]], np.float32)
+        ours = _beliefs(likelihood[None], q[None, None].numpy(), start[None].numpy(), stay, smooth)
+        assert torch.allclose(torch.from_numpy(ours[:, 0]).double(), expected, atol=1e-4)
     starts = start.expand(len(TEMPERATURES), len(STAYS), CLASSES).numpy()
     own = [float(x) for x in STAYS].index(s)
     belief, z = forward_filters(likelihood[None].repeat(3, 0), q.expand(3, 1, CLASSES).numpy(), starts)
