@@ -4,7 +4,6 @@ Weights and images that are not shipped lie in one folder, --development or $DEL
 
     nets/resnet32-cifar10-option-a.safetensors, nets/resnet44-cifar10-option-a.safetensors   akamaster's, CIFAR-10
     nets/resnet26-gn-cifar10.safetensors                                                     zhangmarvin's, GroupNorm
-    nets/resnet20x2-cifar100.safetensors                                                     tools/train_cifar.py
     data/cifar100_test.npz                                                                   images, labels
     data/imagenet-val-2000/WNID/*.JPEG                          two ImageNet validation images a class, 256 × 256
 
@@ -56,12 +55,11 @@ class Network:
 def networks(folder: Path, side: int = SIDE) -> tuple[list[Network], list[str]]:
     """Return the networks that can be had, and of each that cannot, why."""
     nets, cifar100 = folder / "nets", folder / "data" / "cifar100_test.npz"
-    wide = nets / "resnet20x2-cifar100.safetensors"
     asked: list[tuple[str, list[Path], Network]] = [
         ("ResNet-20, CIFAR-10", [], Network("ResNet-20, CIFAR-10", 10, Place())),
         *(_public(nets, name, kind, file, cost, norm) for name, kind, file, cost, norm in PUBLIC),
-        _cifar100("ResNet-20, CIFAR-100", cifar100, "resnet20-cifar100", None),
-        _cifar100("ResNet-20×2, CIFAR-100, AugMix", cifar100, "resnet20x2", wide, cost=2.6),
+        _cifar100("ResNet-20, CIFAR-100", cifar100, "resnet20-cifar100"),
+        _cifar100("EfficientNet-Lite0, CIFAR-100, AugMix", cifar100, "efficientnet-lite0-cifar100", cost=3.0),
     ]
     found, missing = [], []
     for name, files, network in asked:
@@ -93,11 +91,8 @@ def _public(nets: Path, name: str, kind: str, file: str, cost: float, norm: str)
     return name, [weights], Network(name, 10, Place(model=kind, weights=str(weights)), cost=cost, norm=norm)
 
 
-def _cifar100(
-    name: str, images: Path, model: str, weights: Path | None, cost: float = 1.0
-) -> tuple[str, list[Path], Network]:
-    place = Place("cifar", str(images), model, None if weights is None else str(weights), images=2000)
-    return name, [images, *([] if weights is None else [weights])], Network(name, 100, place, cost=cost)
+def _cifar100(name: str, images: Path, model: str, cost: float = 1.0) -> tuple[str, list[Path], Network]:
+    return name, [images], Network(name, 100, Place("cifar", str(images), model, images=2000), cost=cost)
 
 
 def _imagenet(images: Path, side: int) -> Network:

@@ -24,6 +24,16 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
             "| 1 of 1 | 0 |",
         ),
         (
+            "feedback.py",
+            ["--networks", "ResNet-20, CIFAR-10", "--corruptions", "saturate", "--samples", "128"],
+            "| dependent, worst | | ",
+        ),
+        (
+            "sticky.py",
+            ["--networks", "ResNet-20, CIFAR-10", "--corruptions", "saturate", "--samples", "128"],
+            "| anchored+mirror, first 256, 10 classes | | ",
+        ),
+        (
             "proving_ground.py",
             ["bn", "--quick", "--samples", "10", "--networks", "ResNet-20, CIFAR-10", "--workers", "0"],
             "| ResNet-20, CIFAR-10 | 18 |",

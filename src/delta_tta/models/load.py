@@ -33,7 +33,7 @@ ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
     **{f"resnet{depth}-a": partial(PlainResNet, depth) for depth in (20, 32, 44, 56, 110)},
     "resnet26-gn": partial(GroupResNet, 26),
 }
-EMBEDDED = ("resnet20-cifar10", "resnet20-cifar100")
+EMBEDDED = ("resnet20-cifar10", "resnet20-cifar100", "efficientnet-lite0-cifar100")
 """Networks that come with the package, trained by tools/train_cifar.py."""
 SOURCES = ("torchvision:…", "timm:…", "robustbench:…", "file.py:factory")
 

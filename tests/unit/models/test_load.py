@@ -27,15 +27,19 @@ def nothing():
 """
 
 
-@pytest.mark.parametrize(("name", "classes"), [("resnet20-cifar10", 10), ("resnet20-cifar100", 100)])
-def test_embedded_networks_bring_weights_and_normalisation(name, classes):
+@pytest.mark.parametrize(
+    ("name", "classes", "least"),
+    [("resnet20-cifar10", 10, 90), ("resnet20-cifar100", 100, 60), ("efficientnet-lite0-cifar100", 100, 70)],
+)
+def test_embedded_networks_bring_weights_and_normalisation(name, classes, least):
     named = models.load(name)
+    assert {p.dtype for p in named.model.parameters()} == {torch.float32}
     assert named.model(torch.zeros(2, 3, 32, 32)).shape == (2, classes)
     assert not named.model.training
     assert named.normalisation.mean[0] == pytest.approx(0.5, abs=0.02)
     assert "card" in named.describe()["normalisation"]
-    assert float(named.weights.split()[1]) > (90 if classes == 10 else 60)
-    with pytest.raises(ModelError, match="write 'resnet20' to load others"):
+    assert float(named.weights.split()[1]) > least
+    with pytest.raises(ModelError, match=f"write '{name.rpartition('-')[0]}' to load others"):
         models.load(name, weights="x.pt")
 
 
