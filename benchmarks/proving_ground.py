@@ -78,14 +78,14 @@ class Scale:
         """Return the scale for a network of such a cost."""
         if cost < EXPENSIVE:
             return self
-        very = cost >= VERY
+        very, quick = cost >= VERY, self.corruptions <= 2
         return dataclasses.replace(
             self,
-            corruptions=min(self.corruptions, 4 if self.corruptions > 4 else 2),
-            streams=FEW[:2] if very else FEW,
+            corruptions=1 if very and quick else min(self.corruptions, 4 if self.corruptions > 4 else 2),
+            streams=FEW[:2] if very or quick else FEW,
             seeds=self.seeds[:1],
             samples=min(self.samples, 320 if very else 640),
-            sizes=self.sizes[:1] if not very else (),
+            sizes=() if very or quick else self.sizes[:1],
             single=0,
         )
 

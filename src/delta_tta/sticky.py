@@ -38,7 +38,7 @@ PRIOR = 8.0
 """In the evidence q starts as if so many samples had been spread evenly over the classes. While q lags behind, a model
 that fails and always says the same looks sticky: with 30, single images lost up to 5.5 points. Smooth answers take a q
 that starts with one sample a class: where 8 samples are spread over 1,000 classes, whatever was not in view yet looks
-far too likely, and a batch of 64 lost 5 points (`benchmarks/sticky.py`)."""
+far too likely: the first 256 samples of a stream lost 4 points, now they gain 3 (`benchmarks/sticky.py`)."""
 STREAMS = 256
 """Streams that are told apart; those that were not seen for longest are forgotten first."""
 NEGLIGIBLE = 1e-4
@@ -173,13 +173,10 @@ class _State:
 
     def following(self, p: Array, each: bool) -> tuple[_State, Array, Array]:
         """Return a copy that has met these predictions, (T, B, K), and its means and counts: after each, or at last."""
-        size, mean, count = (
-            p.shape[1],
-            self.mean if self.count else np.zeros((len(p), p.shape[2]), np.float32),
-            self.count,
-        )
+        temperatures, size, classes = p.shape
+        count, mean = self.count, self.mean if self.count else np.zeros((temperatures, classes), np.float32)
         parts = [p[:, t : t + 1] for t in range(size)] if each else [p]
-        means, counts = np.empty((len(p), len(parts), p.shape[2]), np.float32), np.empty(len(parts), np.float32)
+        means, counts = np.empty((temperatures, len(parts), classes), np.float32), np.empty(len(parts), np.float32)
         for place, part in enumerate(parts):
             count = min(count + part.shape[1], float(MEMORY_OF_ANSWERS))
             share = np.float32(min(1.0, part.shape[1] / count))
