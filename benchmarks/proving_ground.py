@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from cells import results
 from delta_tta.adapt import RECOMMENDED, WITHOUT_BATCH_NORM
 from delta_tta.bench.differences import standard_error
@@ -30,8 +32,6 @@ from delta_tta.commands.executing import ENGINES
 from delta_tta.commands.shared import read_value
 from delta_tta.corruptions.constants import TYPES, VALIDATION
 from delta_tta.recipe import parse
-from delta_tta.report.pictures import draw
-from delta_tta.report.shown import Figure, Panel, Series
 from delta_tta.streams import StreamSpec
 from development import Network, add_folder_option, networks
 
@@ -221,22 +221,28 @@ def table(method: str, against: str, made: Sequence[Gain]) -> Iterator[str]:
             yield line(label, own)
 
 
-def picture(made: dict[str, Sequence[Gain]]) -> Figure:
-    """Return the mean gain over Source on each network, by kind of stream."""
+def picture(made: dict[str, Sequence[Gain]], path: Path) -> None:
+    """Draw the mean gain over Source on each network, by kind of stream; a short line is the worst cell."""
     names = list(dict.fromkeys(gain.case.network.name for own in made.values() for gain in own))
-    ticks = tuple((float(place), name.replace(", ", "\n")) for place, name in enumerate(names))
-    panels = []
-    for kind in ("shuffled", "dependent"):
-        series = []
-        for method, own in made.items():
-            points = [
-                (float(place), statistics.fmean(some))
-                for place, name in enumerate(names)
-                if (some := [g.points for g in own if g.case.network.name == name and g.case.kind == kind])
-            ]
-            series.append(Series(method, tuple(x for x, _ in points), tuple(y for _, y in points)))
-        panels.append(Panel(f"{kind} streams", "", "points over Source", tuple(series), "points", ticks=ticks))
-    return Figure("proving-ground", "Mean gain over the source model", tuple(panels))
+    height = 1.6 + 0.45 * len(names)
+    figure = Figure(figsize=(10, height), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    for axis, kind in zip(axes, ("shuffled", "dependent"), strict=True):
+        axis.axvline(0, color="black", linewidth=0.8)
+        for number, (method, own) in enumerate(made.items()):
+            offset = 0.3 * (number - (len(made) - 1) / 2) / max(1, len(made) - 1)
+            points = {
+                name: [g.points for g in own if g.case.network.name == name and g.case.kind == kind] for name in names
+            }
+            rows = [(place + offset, points[name]) for place, name in enumerate(names) if points[name]]
+            axis.scatter([statistics.fmean(p) for _, p in rows], [y for y, _ in rows], color=f"C{number}", label=method)
+            axis.scatter([min(p) for _, p in rows], [y for y, _ in rows], color=f"C{number}", marker="|")
+        axis.set(title=f"{kind} streams", xlabel="points over Source")
+        axis.grid(axis="x", alpha=0.3)
+    axes[0].set_yticks(range(len(names)), names)
+    axes[0].invert_yaxis()
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(made))
+    figure.savefig(path, dpi=110)
 
 
 def takes(method: str, network: Network) -> bool:
@@ -283,7 +289,9 @@ def main() -> None:
     wanted = [case.cell(method) for method in lines for case in asked if takes(method, case.network)]
     result = results(wanted, given.store, given.workers, traces=True, engine=given.engine)
     print(f"{len(asked)} cells a method, {given.split} corruptions and clean images, {given.scale} size.")
-    shown: dict[str, Sequence[Gain]] = {}
+    shown: dict[str, Sequence[Gain]] = {
+        PAPER: gains([case for case in asked if takes(PAPER, case.network)], PAPER, "source", result)
+    }
     for method in dict.fromkeys(given.methods):
         own = [case for case in asked if takes(method, case.network)]
         shown[method] = gains(own, method, "source", result)
@@ -291,7 +299,7 @@ def main() -> None:
         if method != PAPER:
             shared = [case for case in own if takes(PAPER, case.network)]
             print("\n".join(table(method, f"the paper's {PAPER}", gains(shared, method, PAPER, result))))
-    draw(picture(shown), given.out)
+    picture(shown, given.out)
     print(f"\nThe picture: {given.out}", file=sys.stderr)
 
 

@@ -83,5 +83,5 @@ def test_the_proving_ground_compares_cell_by_cell(monkeypatch, tmp_path):
     assert {"ResNet-20, CIFAR-10, shuffled", "ResNet-20, CIFAR-10, dependent"} < lines.keys()
     share = sum(case.corruption == "none" for case in asked) / len(asked)
     assert f"| {100 * share:.0f} % | -10.0 (ResNet-20, CIFAR-10, clean, " in lines["all"]
-    proving_ground.draw(proving_ground.picture({"bn": gains}), tmp_path / "one.png")
+    proving_ground.picture({"tent+delta": gains, "bn": gains}, tmp_path / "one.png")
     assert (tmp_path / "one.png").stat().st_size > 10_000
