@@ -28,10 +28,16 @@ from .words import State, word
 PRIOR = 10.0
 """How much Σ p(y)² a class must have seen to count by itself as much as all classes together."""
 
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+"""Types that torch cannot flip, and those of the same size that it can."""
+
 
 def mirror_images(x: Tensor) -> Tensor | None:
     """Return the mirror images of a batch (B, C, …, W); None for input without height and width."""
-    return x.flip(-1) if x.dim() >= 4 else None
+    if x.dim() < 4:
+        return None
+    signed = SIGNED.get(x.dtype)
+    return x.flip(-1) if signed is None else x.view(signed).flip(-1).view(x.dtype)
 
 
 @word("mirror", "answer", "average the less sure answers with those to the mirror images", part=True)
