@@ -20,7 +20,7 @@ STAYS = np.array([0.5, 0.8, 0.93, 0.98], dtype=np.float32)
 TEMPERATURES = np.array([1.0, 1.6, 2.5], dtype=np.float32)
 MEMORY, MEMORY_OF_ANSWERS = 256, 2000
 """Samples over which evidence, and what answers are like on average, are forgotten (to 1/e)."""
-LONGEST = 32
+LONGEST = 64
 """Batches between two comparisons of candidates, at most."""
 TINY = 1e-30
 

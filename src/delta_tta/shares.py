@@ -4,6 +4,8 @@ Every now and then all candidates answer the same batch and its mirror images. T
 each other answers from then on: those to an image and to its mirror image, and those to neighbours in time
 (evidence.py). The first tells most on shuffled streams, both do on dependent ones. While no candidate is
 clearly ahead of the source, the source answers.
+
+Where a new domain begins (domain.py), the choice and the statistics of the stream begin anew.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .domain import Domain, sharpness
 from .evidence import MEMORY, MEMORY_OF_ANSWERS, TEMPERATURES, Array, of_order, of_pairs, tempered, until_next
 from .mirror import mirror_images
 from .norms.anchored import SHARES, Anchored
@@ -55,6 +58,7 @@ class Memory:
     evidence: tuple[float, ...] = (0.0,) * len(SHARES)
     updates: tuple[int, ...] = (0,) * len(SHARES)
     last: tuple[int, ...] = (0,) * len(SHARES)
+    domain: Domain = field(default_factory=Domain)
     predictions: Array = field(default_factory=lambda: np.zeros((len(SHARES), len(TEMPERATURES), 0), np.float32))
 
 
@@ -69,7 +73,7 @@ class Shares:
     def reset(self) -> None:
         """Go back to the source."""
         self.memory = self._next = Memory()
-        self._phase.slot = 0
+        self.settle()
 
     @property
     def share(self) -> float:
@@ -83,7 +87,7 @@ class Shares:
             x: the batch.
             run: runs the model, without gradients, as the layers' slot says; the layers observe if told so.
         """
-        now = self.memory
+        now = self._in_domain(x)
         met = [now.slot]
         chosen = None
         if now.batches >= now.due:
@@ -92,7 +96,7 @@ class Shares:
             others = None
             if mirrored is not None:
                 others = [self._run(slot, lambda: run(mirrored, False)) for slot in range(len(SHARES))]
-            now = self._compared(logits, others)
+            now = self._compared(now, logits, others)
             chosen, met = logits[now.slot], list(range(len(SHARES)))
         self._phase.slot = now.slot
         share = min(1.0, self._size(x) / BATCH)
@@ -114,11 +118,11 @@ class Shares:
 
     def commit(self) -> None:
         """Keep what `choose` found."""
-        self.memory = self._next
+        self.memory, self._phase.anew = self._next, False
 
     def settle(self) -> None:
         """Answer with the slot that was committed last."""
-        self._phase.slot = self.memory.slot
+        self._phase.slot, self._phase.anew = self.memory.slot, False
 
     def _size(self, x: Tensor) -> float:
         """Return the number of samples of all ranks."""
@@ -133,8 +137,17 @@ class Shares:
         self._phase.slot = slot
         return run()
 
-    def _compared(self, logits: list[Tensor], mirrored: list[Tensor] | None) -> Memory:
-        now = self.memory
+    def _in_domain(self, x: Tensor) -> Memory:
+        """Return what is remembered of the domain of this batch: nothing but the batch where a new one begins."""
+        now, found = self.memory, sharpness(x, self._phase.ranks)
+        self._phase.anew = found is not None and now.domain.left_by(found)
+        if found is None:
+            return now
+        if self._phase.anew:
+            return Memory(domain=Domain().with_batch(found))
+        return replace(now, domain=now.domain.with_batch(found))
+
+    def _compared(self, now: Memory, logits: list[Tensor], mirrored: list[Tensor] | None) -> Memory:
         found = [self._log_p(logits), [] if mirrored is None else self._log_p(mirrored)]
         size, classes = found[0][0].shape
         early = (now.batches + 1) * size < PRIOR / 2
@@ -175,6 +188,7 @@ class Shares:
             "counts": [m.slot, m.batches, m.due, *m.updates, *m.last],
             "sums": torch.tensor([m.samples, m.prior, *m.evidence], dtype=torch.float64),
             "predictions": torch.from_numpy(m.predictions.copy()),
+            "domain": torch.from_numpy(m.domain.as_array()),
         }
 
     def fits(self, saved: Mapping[str, Any], classes: int | None) -> bool:
@@ -183,11 +197,12 @@ class Shares:
             return True
         slots = len(SHARES)
         return (
-            saved.keys() == {"counts", "sums", "predictions"}
+            saved.keys() == {"counts", "sums", "predictions", "domain"}
             and len(saved["counts"]) == 3 + 2 * slots
             and all(isinstance(n, int) and n >= 0 for n in saved["counts"])
             and saved["counts"][0] < slots
             and saved["sums"].shape == (2 + slots,)
+            and len(saved["domain"]) == 3
             and saved["predictions"].shape in ((slots, len(TEMPERATURES), classes), (slots, len(TEMPERATURES), 0))
         )
 
@@ -200,6 +215,7 @@ class Shares:
             samples, prior, *evidence = saved["sums"].tolist()
             self.memory = Memory(
                 slot, batches, due, samples, prior, tuple(evidence),
-                tuple(counts[:slots]), tuple(counts[slots:]), saved["predictions"].float().cpu().numpy(),
+                tuple(counts[:slots]), tuple(counts[slots:]), Domain.of(saved["domain"].float().cpu().numpy()),
+                saved["predictions"].float().cpu().numpy(),
             )  # fmt: skip
             self.settle()

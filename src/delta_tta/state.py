@@ -21,7 +21,7 @@ from .settings import Settings
 from .sticky import Sticky
 
 OPTIMIZER_STATE = {"adam": {"step", "exp_avg", "exp_avg_sq"}, "sgd": {"momentum_buffer"}}
-FORMAT = "delta-tta state 5"
+FORMAT = "delta-tta state 6"
 HARMLESS = {"background", "sync", "guard"}
 """Settings that do not change what a state means, so it may travel between their values."""
 

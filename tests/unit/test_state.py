@@ -147,7 +147,7 @@ def test_a_state_of_the_first_format_is_refused():
     adapter, state = adapter_with_state()
     del state["checksum"], state["model"]
     state["format"] = "delta-tta state 1"
-    with pytest.raises(StateError, match=r"\('delta-tta state 5'\), but found 'delta-tta state 1'"):
+    with pytest.raises(StateError, match=r"\('delta-tta state 6'\), but found 'delta-tta state 1'"):
         adapter.load_state_dict(state)
 
 
@@ -155,7 +155,7 @@ def test_a_state_of_the_second_format_is_refused():
     adapter, state = adapter_with_state()
     del state["shares"], state["filter"]
     state = seal({**state, "format": "delta-tta state 2", "pace": {}})
-    with pytest.raises(StateError, match=r"\('delta-tta state 5'\), but found 'delta-tta state 2'"):
+    with pytest.raises(StateError, match=r"\('delta-tta state 6'\), but found 'delta-tta state 2'"):
         adapter.load_state_dict(state)
 
 

@@ -72,7 +72,7 @@ class Anchored(MovingAverage):
 
     def _mixture(self, slot: int, seen: Observation | None = None) -> tuple[Tensor, Tensor] | None:
         """Return μ and σ of a slot; where its averages have not started, from what is seen. None: the batch's own."""
-        source, current = self.inherited(), self._current()
+        source, current = self.inherited(), None if self._phase.anew else self._current()
         if slot == 0 or (current is None and seen is None):
             return source
         stream = (current[0][slot - 1], current[1][slot - 1]) if current is not None else seen.statistics  # type: ignore[union-attr]
@@ -104,6 +104,8 @@ class Anchored(MovingAverage):
 
         The variance counts what lies between batches: v ← (1 − a)(v + a (μ_b − μ)²) + a v_b.
         """
+        if self._phase.anew:
+            self.mean = self.std = None
         for slot, seen in self._seen:
             if slot == 0:
                 continue

@@ -36,15 +36,16 @@ class Phase:
     as the original layer would.
 
     `ranks` are the processes whose batches count as one; None for this one alone. `slot` is which averages anchored
-    layers use, `rates` how far those of each slot follow a batch. A list as `sums` asks the layers, in the phase
-    "source", to tell what shift.py wants to know of their features. `reached`: some layer has been run. A list as
-    `met` asks the layers that run for the first time for their name, their features, and how often these were changed
-    in place before.
+    layers use, `rates` how far those of each slot follow a batch, `anew` whether a new domain begins with this batch,
+    and their averages start again. A list as `sums` asks the layers, in the phase "source", to tell what shift.py wants
+    to know of their features. `reached`: some layer has been run. A list as `met` asks the layers that run for the
+    first time for their name, their features, and how often these were changed in place before.
     """
 
     ranks: Ranks | None = None
     slot = 0
     rates: tuple[float, ...] = ()
+    anew = False
     sums: list[tuple[AdaptiveNorm, Tensor]] | None = None
     reached = False
     met: list[tuple[str, Tensor, int | None]] | None = None

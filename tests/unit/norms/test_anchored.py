@@ -215,7 +215,7 @@ def confident(labels, wrong=0.0, seed=0, classes=10, strength=6.0):
 def compare(chooser, streams, mirrored=None):
     """Let it compare what each candidate says, batch by batch; return the slot chosen at the end."""
     for logits, others in zip(streams, mirrored or [None] * len(streams), strict=True):
-        chooser.memory = chooser._compared(logits, others)
+        chooser.memory = chooser._compared(chooser.memory, logits, others)
     return chooser.memory.slot
 
 
@@ -290,7 +290,7 @@ def test_answers_that_are_not_finite_decide_nothing():
     broken[2][3] = float("nan")
     fine = [confident(range(10)) for _ in range(4)]
     for pair in ((broken, None), (fine, broken)):
-        after = chooser._compared(*pair)
+        after = chooser._compared(chooser.memory, *pair)
         assert (after.slot, after.samples, after.evidence) == (before.slot, before.samples, before.evidence)
         assert after.predictions is before.predictions
 
