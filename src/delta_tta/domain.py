@@ -18,9 +18,12 @@ from .evidence import LONGEST, TINY, Array
 
 LEAST = 8
 """Batches of a domain that must have been met before another can be noticed."""
-FAR = 5.0
-"""Standard deviations between batches, in the root mean square over the channels, that a new domain lies off. Within a
-domain 4.2 was the most, at changes 4.4 the least (`benchmarks/domains.py`)."""
+FAR = 4.0
+"""Standard deviations between batches, in the root mean square over the channels, that a new domain lies off
+(`benchmarks/domains.py` prints what lies within domains and at changes)."""
+SPREAD = 0.08
+"""What the standard deviation is taken for at least: a camera that stands still shows the same again and again, and
+whatever then moves is no new domain. So sharpness must change by a factor of 1.38 (e^0.32)."""
 
 
 def sharpness(x: Tensor, ranks: Ranks | None = None) -> Array | None:
@@ -54,7 +57,7 @@ class Domain:
 
     def distance(self, found: Array) -> float:
         """Return how many standard deviations it lies off."""
-        off = (found - self.mean) ** 2 / (self.variance * (1 + 1 / self.batches) + TINY)
+        off = (found - self.mean) ** 2 / (self.variance * (1 + 1 / self.batches) + SPREAD**2)
         return float(np.sqrt(off.mean()))
 
     def with_batch(self, found: Array) -> Domain:

@@ -79,3 +79,16 @@ def test_a_new_domain_begins_with_the_statistics_of_the_source_and_a_refused_bat
     for name, averages in fresh.state_dict()["statistics"].items():
         for key, value in averages.items():
             torch.testing.assert_close(model.state_dict()["statistics"][name][key], value)
+
+
+def test_a_still_scene_in_which_something_moves_is_no_new_domain() -> None:
+    x, domain = images(0), Domain()
+    still = sharpness(x)
+    assert still is not None
+    for _ in range(20):
+        domain = domain.with_batch(still)
+    x[:, :, 3:6, 3:6] = 0
+    moved = sharpness(x)
+    assert moved is not None
+    assert 0 < domain.distance(moved) < 1
+    assert not domain.left_by(moved)

@@ -300,7 +300,7 @@ def test_the_candidates_are_compared_ever_more_rarely():
     compared, own = [], chooser._compared
     chooser._compared = lambda *said: (compared.append(chooser.memory.batches), own(*said))[1]
     x = bright([i % 10 for i in range(64)])
-    for _ in range(300):
+    for _ in range(400):
         model(x)
     assert compared[:13] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 18]
     gaps = [b - a for a, b in itertools.pairwise(compared)]
