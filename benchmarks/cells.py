@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from delta_tta.bench.evaluate import Result
-from delta_tta.bench.experiment import CLEAN, Cell
-from delta_tta.bench.lab import Lab
-from delta_tta.bench.runner import Plan, Tally, default_cache, run
-from delta_tta.bench.store import Store
-from delta_tta.commands.executing import engine_maker
+from delta_tta.cli.execution import engine_maker
 from delta_tta.corruptions.constants import VALIDATION
+from delta_tta.experiments.evaluate import Result
+from delta_tta.experiments.experiment import CLEAN, Cell
+from delta_tta.experiments.lab import Lab
+from delta_tta.experiments.runner import Plan, Tally, default_cache, run
+from delta_tta.experiments.store import Store
 from delta_tta.streams import StreamSpec
 from development import Network
 

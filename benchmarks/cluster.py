@@ -15,11 +15,11 @@ from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
 
-from delta_tta.bench.cluster import RayEngine
-from delta_tta.bench.experiment import Experiment, Place
-from delta_tta.bench.lab import Lab
-from delta_tta.bench.runner import Plan, run
-from delta_tta.bench.store import Store
+from delta_tta.experiments.experiment import Experiment, Place
+from delta_tta.experiments.lab import Lab
+from delta_tta.experiments.ray_engine import RayEngine
+from delta_tta.experiments.runner import Plan, run
+from delta_tta.experiments.store import Store
 
 
 def measured(plan: Plan, folder: Path, nodes: int) -> float:

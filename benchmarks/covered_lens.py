@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from delta_tta import adapt
-from delta_tta.bench.experiment import FAMILIES, Place
-from delta_tta.bench.lab import Lab
-from delta_tta.bench.runner import default_cache
+from delta_tta.experiments.experiment import FAMILIES, Place
+from delta_tta.experiments.lab import Lab
+from delta_tta.experiments.runner import default_cache
 from delta_tta.models import NamedModel
 from delta_tta.streams import stream
 

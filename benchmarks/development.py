@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from delta_tta.bench.experiment import Place
-from delta_tta.bench.runner import default_cache
 from delta_tta.data.folders import imagenet_wnids
+from delta_tta.experiments.experiment import Place
+from delta_tta.experiments.runner import default_cache
 
 SIDE = 128
 """Of ImageNet's images; accuracy is lower than at 224, and a run five times as fast."""

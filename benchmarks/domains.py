@@ -17,13 +17,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from delta_tta import domain
 from delta_tta.adapt import RECOMMENDED
-from delta_tta.bench.experiment import CLEAN, Cell
-from delta_tta.bench.lab import Lab
-from delta_tta.bench.runner import default_cache
 from delta_tta.corruptions.constants import VALIDATION
-from delta_tta.domain import Domain, sharpness
+from delta_tta.experiments.experiment import CLEAN, Cell
+from delta_tta.experiments.lab import Lab
+from delta_tta.experiments.runner import default_cache
+from delta_tta.norms import domain
+from delta_tta.norms.domain import Domain, sharpness
 from delta_tta.streams import StreamSpec
 from development import Network, add_folder_option, networks
 

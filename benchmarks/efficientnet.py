@@ -7,7 +7,7 @@ from importlib import import_module
 from torch import nn
 
 from delta_tta.models.weights import load_weights
-from delta_tta.normalisation import Normalisation
+from delta_tta.normalization import Normalisation
 
 
 def lite1() -> nn.Module:

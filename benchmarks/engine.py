@@ -13,11 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from delta_tta.bench.engine import Workers, cores
-from delta_tta.bench.experiment import Experiment, Place
-from delta_tta.bench.lab import Lab
-from delta_tta.bench.runner import Plan, run
-from delta_tta.bench.store import Store
+from delta_tta.experiments.experiment import Experiment, Place
+from delta_tta.experiments.lab import Lab
+from delta_tta.experiments.local_engine import Workers, cores
+from delta_tta.experiments.runner import Plan, run
+from delta_tta.experiments.store import Store
 
 
 def measured(plan: Plan, cache: Path, workers: int, threads: int) -> float:

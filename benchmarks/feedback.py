@@ -27,13 +27,13 @@ import delta_tta
 from cells import cell_of, validation_cells
 from delta_tta.adapt import RECOMMENDED
 from delta_tta.adapter import Adapter
-from delta_tta.bench.experiment import Cell
-from delta_tta.bench.lab import Lab
-from delta_tta.bench.runner import default_cache
-from delta_tta.learner import Learner
+from delta_tta.engine.step import Updater
+from delta_tta.experiments.experiment import Cell
+from delta_tta.experiments.lab import Lab
+from delta_tta.experiments.runner import default_cache
 from delta_tta.metrics import class_mean_accuracy
+from delta_tta.postprocess.sticky import Sticky
 from delta_tta.prediction import Prediction
-from delta_tta.sticky import Sticky
 from development import add_folder_option, networks
 
 WAYS = {
@@ -49,14 +49,14 @@ def learn_from_the_filter(adapter: Adapter, way: str) -> None:
     """Replace the losses of the method by those of a way that listens to the filter."""
     heard = Sticky("smooth")
 
-    def losses(self: Learner, prediction: Prediction) -> tuple[Tensor, Tensor | None]:
+    def losses(self: Updater, prediction: Prediction) -> tuple[Tensor, Tensor | None]:
         answers, after = heard.answer(prediction.log_p.detach())
         heard.commit(after)
         if way == "filtered":
             return -(answers.softmax(1) * prediction.log_p).sum(1), None
         return prediction.entropy, answers.argmax(1) == prediction.label
 
-    adapter._learner._losses = MethodType(losses, adapter._learner)  # type: ignore[method-assign]
+    adapter._updater._losses = MethodType(losses, adapter._updater)  # type: ignore[method-assign]
 
 
 def accuracy(lab: Lab, cell: Cell, way: str) -> float:

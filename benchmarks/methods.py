@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 
 import delta_tta
-from delta_tta.methods.augment import views
-from delta_tta.methods.augmix import augmix
+from delta_tta.augmentations.augmix import augmix
+from delta_tta.augmentations.views import views
 from delta_tta.models.cifar import CifarResNet
 
 B = 64
@@ -105,7 +105,7 @@ def kept_bytes(adapter: delta_tta.Adapter) -> int:
             return value.numel() * value.element_size()
         return sum(map(size, value.values())) if isinstance(value, dict) else 0
 
-    return size(adapter.state_dict()) + size(adapter._learner.subject.source)
+    return size(adapter.state_dict()) + size(adapter._updater.adapted.source)
 
 
 def main() -> None:

@@ -19,10 +19,10 @@ from torch import Tensor
 
 import delta_tta
 from cells import cell_of, validation_cells
-from delta_tta.bench.lab import Lab
-from delta_tta.bench.runner import default_cache
+from delta_tta.experiments.lab import Lab
+from delta_tta.experiments.runner import default_cache
 from delta_tta.metrics import class_mean_accuracy
-from delta_tta.mirror import Mirror
+from delta_tta.postprocess.mirror import Mirror
 from delta_tta.settings import Settings
 from development import add_folder_option, networks
 

@@ -25,12 +25,12 @@ from matplotlib.figure import Figure
 
 from cells import results
 from delta_tta.adapt import RECOMMENDED, WITHOUT_BATCH_NORM
-from delta_tta.bench.differences import standard_error
-from delta_tta.bench.evaluate import Result
-from delta_tta.bench.experiment import CLEAN, FAMILIES, Cell
-from delta_tta.commands.executing import ENGINES
-from delta_tta.commands.shared import read_value
+from delta_tta.cli.execution import ENGINES
+from delta_tta.cli.options import read_value
 from delta_tta.corruptions.constants import TYPES, VALIDATION
+from delta_tta.experiments.differences import standard_error
+from delta_tta.experiments.evaluate import Result
+from delta_tta.experiments.experiment import CLEAN, FAMILIES, Cell
 from delta_tta.recipe import parse
 from delta_tta.streams import StreamSpec
 from development import Network, add_folder_option, networks

@@ -21,13 +21,13 @@ from torch import Tensor
 
 import delta_tta
 from cells import cell_of, validation_cells
-from delta_tta.bench.experiment import Cell
-from delta_tta.bench.lab import Lab
-from delta_tta.bench.runner import default_cache
 from delta_tta.evidence import MEMORY, MEMORY_OF_ANSWERS, Array, of_order, of_pairs, tempered, until_next
+from delta_tta.experiments.experiment import Cell
+from delta_tta.experiments.lab import Lab
+from delta_tta.experiments.runner import default_cache
 from delta_tta.metrics import class_mean_accuracy
 from delta_tta.norms.anchored import SHARES
-from delta_tta.shares import DOUBT, PRIOR, PRIOR_OF_ORDER, best_slot
+from delta_tta.norms.selection import DOUBT, PRIOR, PRIOR_OF_ORDER, best_slot
 from development import add_folder_option, networks
 
 FIRST = 256
@@ -62,7 +62,7 @@ def listen(lab: Lab, cell: Cell) -> Said:
     """Run all candidates on all batches."""
     named, answers, mirrored, labels = lab.model(cell.place), [], [], []
     adapter = delta_tta.adapt(named.model, "anchored", cell.place.preset)
-    chooser = adapter._learner.shares
+    chooser = adapter._updater.shares
     assert chooser is not None
 
     def note(own: list, others: list) -> object:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 
 import torch
+from delta_tta.guard.limits.limits import Guard
 from torch import Tensor, nn
 
 import delta_tta
@@ -22,13 +23,12 @@ from baselines import FormulaNorm, PlainDelta, PlainTent
 from delta_tta import data, models
 from delta_tta.adapt import RECOMMENDED
 from delta_tta.evidence import LONGEST
-from delta_tta.guard import Guard
 from delta_tta.norms.statistics import Observation
 from delta_tta.norms.tbr import Renormalise
+from delta_tta.postprocess.sticky import Sticky
 from delta_tta.prediction import Prediction
 from delta_tta.reweighting import Dot
 from delta_tta.settings import Settings
-from delta_tta.sticky import Sticky
 from delta_tta.streams import stream
 from measure import bytes_saved, interleaved, ratio
 from networks import NETWORKS
@@ -64,7 +64,7 @@ def steps(name: str, size: int, seconds: float) -> Iterator[Row]:
 
     def run(adapter: delta_tta.Adapter, compare: bool) -> Tensor:
         """Run a batch at which the candidates are compared, or one later on at which they are not."""
-        shares, mirror = adapter._learner.shares, adapter._learner.answering
+        shares, mirror = adapter._updater.shares, adapter._updater.postprocess
         assert shares is not None
         shares.memory = dataclasses.replace(shares.memory, due=0 if compare else shares.memory.batches + 1)
         if mirror is not None and mirror.memory:
@@ -109,7 +109,7 @@ def steps(name: str, size: int, seconds: float) -> Iterator[Row]:
     yield "step / plain formula", ratio(times, "ours", "formula"), 0.55 if pixels <= 32 else 0.75, None
     yield "frozen / eval", ratio(times, "frozen", "eval"), 1.10, 1.02
     yield "background latency / eval", ratio(times, "background", "eval"), 1.25, 1.05
-    saved = bytes_saved(lambda: ours._learner.observe(x), x, ours.model)
+    saved = bytes_saved(lambda: ours._updater.observe(x), x, ours.model)
     yield "bytes saved for backward / TENT", saved / bytes_saved(lambda: tent.model(x), x, tent.model), 1.01, 0.5
     yield "(step / eval)", ratio(times, "ours", "eval"), float("inf"), None
     yield "(TENT / eval)", ratio(times, "tent", "eval"), float("inf"), None

@@ -53,7 +53,7 @@ def random_model() -> tuple[nn.Module, Any]:
 def images(name: str, split: str) -> Dataset:
     """Return a data set by its name: "demo", "imagefolder:FOLDER", a saved folder, or one of the hub's."""
     if name == "demo":
-        few = data.Fewer(data.demo(), 100)
+        few = data.Subset(data.demo(), 100)
         pictures = [Image.fromarray(image) for image in few.take(range(len(few)))]
         return Dataset.from_dict({"image": pictures, "label": few.labels.tolist()})
     if name.startswith("imagefolder:"):

@@ -52,7 +52,7 @@ def main() -> None:
     if args.batch < 1:
         parser.error(f"--batch: expected at least 1, but got {args.batch}")
 
-    drifted = data.in_memory(data.Corrupted(data.Fewer(data.demo(), args.images), args.corruption, 5))
+    drifted = data.in_memory(data.Corrupted(data.Subset(data.demo(), args.images), args.corruption, 5))
     spec = streams.StreamSpec.parse(args.scenario)
     order = streams.stream(drifted.labels, spec.scenario, rho=spec.rho, pi=spec.pi, seed=spec.seed, pieces=spec.pieces)
     loader = DataLoader(drifted, batch_size=args.batch, sampler=order)

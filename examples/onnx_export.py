@@ -34,7 +34,7 @@ def main() -> None:
         parser.error(f"--images: expected 20 to 2000, but got {args.images}")
 
     named = models.load("resnet20-cifar10")
-    drifted = data.in_memory(data.Corrupted(data.Fewer(data.demo(), args.images), args.corruption, 5))
+    drifted = data.in_memory(data.Corrupted(data.Subset(data.demo(), args.images), args.corruption, 5))
     order = np.random.default_rng(0).permutation(len(drifted))
     first, second = np.array_split(order, 2)
     ((test, labels),) = drifted.batches(second, len(second))

@@ -31,7 +31,7 @@ def main() -> None:
         torch.cuda.set_device(device)
 
     named = models.load("resnet20-cifar10")
-    images = data.Fewer(data.demo(), 400)
+    images = data.Subset(data.demo(), 400)
     drifted = data.in_memory(data.Corrupted(images, "motion_blur", 5))
     order = streams.stream(drifted.labels, "DS+CB", rho=0.1).indices
 

@@ -11,7 +11,7 @@ NETWORK = """
 import time
 from pathlib import Path
 from torch import nn
-from delta_tta.normalisation import Normalisation
+from delta_tta.normalization import Normalisation
 
 class Net(nn.Sequential):
     def forward(self, x):

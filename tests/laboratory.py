@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from delta_tta.bench import Cell, Place, Result, Trace
-from delta_tta.bench.lab import Lab
+from delta_tta.experiments import Cell, Place, Result, Trace
+from delta_tta.experiments.lab import Lab
 from delta_tta.streams import StreamSpec
 
 NETWORK = '''
@@ -28,7 +28,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from delta_tta.normalisation import Normalisation
+from delta_tta.normalization import Normalisation
 
 HERE = Path(__file__).parent
 HALF = Normalisation((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))

@@ -71,7 +71,7 @@ def adapts(method):
 
 def bakes(method):
     """Whether a plain model can answer as it does, but for what mirror images and a filter add."""
-    return parse(method).answer in (None, "mirror") and method != "memo"
+    return parse(method).postprocess in (None, "mirror") and method != "memo"
 
 
 def learns(method):

@@ -24,7 +24,7 @@ OUT = Path(__file__).parents[1] / "docs" / "pictures" / "ideas.png"
 
 def main() -> None:
     """Run the command."""
-    images = data.Corrupted(data.Fewer(data.demo(), SAMPLES), "motion_blur", severity=5)
+    images = data.Corrupted(data.Subset(data.demo(), SAMPLES), "motion_blur", severity=5)
     order = list(stream(images.labels, "DS+CB", rho=0.1, seed=2020))
     truth, rows, shares = images.labels[order], {}, []
     for method in METHODS:

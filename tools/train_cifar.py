@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
-from delta_tta.methods.augmix import mix_chains
+from delta_tta.augmentations.augmix import mix_chains
 from delta_tta.models.load import ARCHITECTURES
 
 PAD = 4

@@ -8,7 +8,7 @@ logits = model(images)
 from . import corruptions, data, metrics, models, streams
 from .adapt import adapt
 from .adapter import Adapter
-from .checkpoints import Checkpointer, load_state, save_state
+from .engine.checkpoints import Checkpointer, load_state, save_state
 from .errors import (
     DataError,
     DeltaError,
@@ -20,7 +20,7 @@ from .errors import (
     StreamError,
     SyncError,
 )
-from .guard import Guard
+from .guard.limits import Guard
 from .norms import register_norm
 from .recipe import methods
 from .settings import PRESETS, Settings

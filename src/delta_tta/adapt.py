@@ -10,11 +10,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from . import methods  # noqa: F401  (they register their words)
 from .adapter import Adapter
-from .distributed import Ranks
+from .engine.distributed import Ranks
 from .errors import ModelError, SettingError
 from .recipe import parse
+from .registry import COMPONENTS
 from .settings import make_settings
-from .words import WORDS
 
 RECOMMENDED = "anchored+mirror+sticky"
 WITHOUT_BATCH_NORM = "source+mirror+sticky"
@@ -72,8 +72,10 @@ def adapt(
         raise SettingError(f"Setting `prior` belongs to method 'bn', but the method is '{recipe}'.")
     ranks = None
     if chosen.sync:
-        answer = recipe.answer if recipe.answer and not WORDS[recipe.answer].build.synchronises else None
-        alone = recipe.whole or answer or (recipe.objective if recipe.objective == "eata" else None)
+        answer = (
+            recipe.postprocess if recipe.postprocess and not COMPONENTS[recipe.postprocess].build.synchronises else None
+        )
+        alone = recipe.standalone or answer or (recipe.objective if recipe.objective == "eata" else None)
         if alone is not None:
             raise SettingError(f"'{alone}' cannot be synchronised; leave out `sync`, or choose another method.")
         ranks = Ranks(process_group)

@@ -11,19 +11,19 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from . import state as states
-from .distributed import Ranks
+from .engine import state as states
+from .engine.distributed import Ranks
+from .engine.model import AdaptedModel
+from .engine.schedules import Worker, schedule_of
+from .engine.step import Updater
 from .errors import InputError, StateError
-from .learner import Learner
+from .guard.monitor import monitor_of
 from .norms.statistics import at_least_float32
+from .postprocess.sticky import Sticky
 from .recipe import Recipe
-from .schedules import Worker, schedule_of
+from .registry import COMPONENTS
 from .settings import Settings
 from .signals import Outcome, Signals
-from .sticky import Sticky
-from .subject import Subject
-from .watch import watch_over
-from .words import WORDS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,21 +52,23 @@ class Adapter(nn.Module):
         self.recipe = recipe
         self.settings = settings
         with torch.inference_mode(False):
-            subject = Subject(model, recipe, settings, ranks)
+            adapted = AdaptedModel(model, recipe, settings, ranks)
             try:
-                kind = Learner if recipe.whole is None else WORDS[recipe.whole].build
-                self._learner: Learner = kind(subject, recipe, settings)
+                kind = Updater if recipe.standalone is None else COMPONENTS[recipe.standalone].build
+                self._updater: Updater = kind(adapted, recipe, settings)
                 try:
-                    self._learner.look_at(source)
+                    self._updater.look_at(source)
                 except BaseException:
-                    self._learner.close()
+                    self._updater.close()
                     raise
             except BaseException:
-                subject.unload(keep=False)
+                adapted.unload(keep=False)
                 raise
-        self._schedule = schedule_of(self._learner, settings)
-        self._watch = self._learner.watch = watch_over(settings, self._learner, self._schedule)
-        self._filter: Sticky | None = None if recipe.filter is None else WORDS[recipe.filter].build(settings.filter)
+        self._schedule = schedule_of(self._updater, settings)
+        self._monitor = self._updater.monitor = monitor_of(settings, self._updater, self._schedule)
+        self._filter: Sticky | None = (
+            None if recipe.filter is None else COMPONENTS[recipe.filter].build(settings.filter)
+        )
         self._worker = Worker()
         self._signals = Signals()
         self._unloaded = False
@@ -93,7 +95,7 @@ class Adapter(nn.Module):
             if wrong is None:
                 logits, update = self._schedule.answer(x.clone() if background else x, later=background)
             else:
-                logits, update = self._learner.refuse(x, wrong)
+                logits, update = self._updater.refuse(x, wrong)
             after = None
             if self._filter is not None:
                 logits, after = self._filtered(logits, streams)
@@ -118,7 +120,7 @@ class Adapter(nn.Module):
             self._worker.wait()
             x = self._checked(images)[0]
             streams = self._streams(stream, len(x))
-            logits = self._learner.predict(x)
+            logits = self._updater.predict(x)
             return logits if self._filter is None else self._filtered(logits, streams)[0]
 
     @property
@@ -145,8 +147,8 @@ class Adapter(nn.Module):
                 self._worker.wait()
             finally:
                 self._restore_source()
-                if self._watch is not None:
-                    self._watch.reset()
+                if self._monitor is not None:
+                    self._monitor.reset()
                 self._signals = Signals()
 
     def unload(self, keep: bool = False) -> nn.Module:
@@ -164,9 +166,9 @@ class Adapter(nn.Module):
                     "A plain BatchNorm cannot mix source and batch statistics as prior > 0 does; "
                     "unload() without keep, or adapt with 'tema'."
                 )
-            answer = self.recipe.answer
-            stays = answer is None or WORDS[answer].build.bakes
-            outside = "memo" if self.recipe.whole == "memo" else None if stays else answer
+            answer = self.recipe.postprocess
+            stays = answer is None or COMPONENTS[answer].build.bakes
+            outside = "memo" if self.recipe.standalone == "memo" else None if stays else answer
             if keep and outside is not None:
                 raise StateError(
                     f"What '{outside}' does to the answers is no part of the model, so a plain model cannot hold it; "
@@ -175,10 +177,10 @@ class Adapter(nn.Module):
             try:
                 self._worker.wait()
                 if keep:
-                    self._learner.bake()
+                    self._updater.bake()
             finally:
-                self._learner.close()
-                self._learner.subject.unload(keep)
+                self._updater.close()
+                self._updater.adapted.unload(keep)
                 self._unloaded = True
             return self.model
 
@@ -197,9 +199,9 @@ class Adapter(nn.Module):
                 "settings": asdict(self.settings),
                 "step": self._signals.step,
                 "samples": self._signals.samples,
-                "guard": {} if self._watch is None else self._watch.memory(),
+                "guard": {} if self._monitor is None else self._monitor.memory(),
                 "filter": {} if self._filter is None else self._filter.remembered(),
-                **states.capture(self._learner, self._schedule),
+                **states.capture(self._updater, self._schedule),
             }
         state = states.seal(state)
         if as_part.get("destination") is None:
@@ -212,15 +214,15 @@ class Adapter(nn.Module):
         """Go on from a saved state, bit for bit. A state that does not fit changes nothing."""
         with self._turn():
             self._worker.wait()
-            states.check(state_dict, self.recipe, self.settings, self._learner)
+            states.check(state_dict, self.recipe, self.settings, self._updater)
             states.check_filter(state_dict, self._filter)
             self._restore_source()
-            states.restore(state_dict, self._learner, self._schedule)
-            if self._watch is not None:
-                self._watch.remember(state_dict["guard"])
+            states.restore(state_dict, self._updater, self._schedule)
+            if self._monitor is not None:
+                self._monitor.remember(state_dict["guard"])
             if self._filter is not None:
                 self._filter.recall(state_dict["filter"])
-            found = Outcome(frequencies=self._learner.frequencies())
+            found = Outcome(frequencies=self._updater.frequencies())
             self._signals = self._counted(found, state_dict["step"], state_dict["samples"])
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
@@ -255,20 +257,20 @@ class Adapter(nn.Module):
     @contextmanager
     def _together(self) -> Iterator[None]:
         """A turn in which all ranks exchange messages, if there are other ranks."""
-        ranks = self._learner.ranks
+        ranks = self._updater.ranks
         with self._turn(), contextlib.nullcontext() if ranks is None else ranks.step():
             yield
 
     def _counted(self, outcome: Outcome, step: int, samples: int) -> Signals:
-        watch = self._watch
-        refused, rollbacks = (0, 0) if watch is None else (watch.refused, watch.rollbacks)
+        monitor = self._monitor
+        refused, rollbacks = (0, 0) if monitor is None else (monitor.refused, monitor.rollbacks)
         return Signals(
             **vars(outcome),
             step=step,
             samples=samples,
             refused=refused,
             rollbacks=rollbacks,
-            share=None if self._learner.shares is None else self._learner.shares.share,
+            share=None if self._updater.shares is None else self._updater.shares.share,
             stays=None if self._filter is None else self._filter.stays,
         )
 
@@ -283,14 +285,14 @@ class Adapter(nn.Module):
     def _filtered(self, logits: Tensor, streams: list[Hashable] | None) -> tuple[Tensor, Any]:
         """Return the filtered answers, and the filter's state after them, over all ranks."""
         assert self._filter is not None
-        ranks = self._learner.ranks
+        ranks = self._updater.ranks
         if ranks is None:
             return self._filter.answer(logits, streams)
         answers, after = self._filter.answer(ranks.join(at_least_float32(logits)))
         return answers[ranks.share].to(logits.dtype), after
 
     def _restore_source(self) -> None:
-        self._learner.reset()
+        self._updater.reset()
         self._schedule.reset()
         if self._filter is not None:
             self._filter.reset()
@@ -299,8 +301,8 @@ class Adapter(nn.Module):
         """Move, with the model, the tensors that no module owns."""
         with self._turn():
             self._worker.wait()
-            self._learner.subject.move(fn, lambda: nn.Module._apply(self, fn, recurse))
-            states.move(fn, self._learner, self._schedule)
+            self._updater.adapted.move(fn, lambda: nn.Module._apply(self, fn, recurse))
+            states.move(fn, self._updater, self._schedule)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -329,7 +331,7 @@ class Adapter(nn.Module):
         # the sum of finite numbers is finite unless it overflows: one quick pass, and a sure one only in doubt
         if x.is_floating_point() and not x.sum().isfinite() and not x.isfinite().all():
             bad = (~x.isfinite()).flatten(1).any(1).nonzero().flatten().tolist()
-            if self._watch is None or self.settings.sync:  # one rank alone cannot leave out a batch
+            if self._monitor is None or self.settings.sync:  # one rank alone cannot leave out a batch
                 raise InputError(f"Expected finite values, but samples {bad} of the batch hold NaN or infinity.")
             return x.nan_to_num(0.0, 0.0, 0.0), f"not finite: input, samples {bad}"
         return x.clone() if x.is_inference() else x, None

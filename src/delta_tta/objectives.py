@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from .diversity import differs, next_average
 from .errors import SettingError
 from .prediction import Prediction
+from .registry import State, component
 from .settings import Settings
-from .words import State, word
+from .similarity import differs, next_average
 
 
 class Objective:
@@ -37,7 +37,7 @@ class Objective:
         return None
 
 
-@word("tent", "objective", "minimise the entropy of each prediction (TENT, Wang et al. 2021)", alone=True)
+@component("tent", "objective", "minimise the entropy of each prediction (TENT, Wang et al. 2021)", alone=True)
 class Tent(Objective):
     """L = H."""
 
@@ -46,7 +46,7 @@ class Tent(Objective):
         return prediction.entropy, None
 
 
-@word("pl", "objective", "train on confident predictions as if they were labels (PL, Lee 2013)", alone=True)
+@component("pl", "objective", "train on confident predictions as if they were labels (PL, Lee 2013)", alone=True)
 class PseudoLabel(Objective):
     """L = −log p[y*] where p[y*] ≥ τ."""
 
@@ -64,7 +64,7 @@ class PseudoLabel(Objective):
         return -prediction.log_p.gather(1, y).squeeze(1), confidence >= self.threshold
 
 
-@word("ent-w", "objective", "entropy of the sure samples, the surer the heavier (Niu et al. 2022)", alone=True)
+@component("ent-w", "objective", "entropy of the sure samples, the surer the heavier (Niu et al. 2022)", alone=True)
 class EntropyWeighted(Objective):
     """L = sg(e^{τ−H}) · H where H < τ; τ is the threshold times ln K."""
 
@@ -77,7 +77,7 @@ class EntropyWeighted(Objective):
         return (tau - h).exp() * prediction.entropy, h < tau
 
 
-@word("eta", "objective", "ent-w on samples unlike those seen (ETA, Niu et al. 2022)", alone=True, has=("div-w",))
+@component("eta", "objective", "ent-w on samples unlike those seen (ETA, Niu et al. 2022)", alone=True, has=("div-w",))
 class Eta(EntropyWeighted):
     """Ent-W with E0 = 0.4 ln K, and the similarity filter: the same words as "ent-w+div-w" with ETA's margin."""
 
@@ -97,7 +97,7 @@ class Eta(EntropyWeighted):
         return next_average(prediction, selected, state)
 
 
-@word(
+@component(
     "eata",
     "objective",
     "eta, held near the source by Fisher information (EATA, Niu et al. 2022)",

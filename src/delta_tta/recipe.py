@@ -6,9 +6,9 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from . import mirror, norms, objectives, reweighting, sticky  # noqa: F401  (they register the words)
+from . import norms, objectives, postprocess, reweighting  # noqa: F401  (they register the words)
 from .errors import MethodError, nearest
-from .words import WORDS, Room, Word
+from .registry import COMPONENTS, Component, Kind
 
 ABBREVIATIONS = {"delta": ("tbr", "dot")}
 """Parts that stand for several."""
@@ -25,14 +25,14 @@ class Recipe:
     statistics: str
     objective: str | None = None
     reweighting: str | None = None
-    answer: str | None = None
+    postprocess: str | None = None
     filter: str | None = None
-    whole: str | None = None
+    standalone: str | None = None
 
     @property
     def trains(self) -> Literal["nothing", "norms", "all"]:
         """Which parameters it trains: none, those of the norm layers, or all."""
-        if self.whole is not None:
+        if self.standalone is not None:
             return "all"
         return "norms" if self.objective is not None else "nothing"
 
@@ -43,21 +43,21 @@ class Recipe:
 
     def in_words(self) -> str:
         """Say what each of its words does."""
-        if self.whole is not None:
-            return WORDS[self.whole].line
-        names = (self.objective, self.statistics, self.reweighting, self.answer, self.filter)
-        return "; ".join(WORDS[name].line for name in names if name is not None)
+        if self.standalone is not None:
+            return COMPONENTS[self.standalone].line
+        names = (self.objective, self.statistics, self.reweighting, self.postprocess, self.filter)
+        return "; ".join(COMPONENTS[name].line for name in names if name is not None)
 
     def __str__(self) -> str:
         """Return the shortest way to write it."""
-        if self.whole is not None:
-            return self.whole
+        if self.standalone is not None:
+            return self.standalone
         if self.filter is not None:
             return f"{replace(self, filter=None)}+{self.filter}"
-        if self.answer is not None:
-            before = str(replace(self, answer=None))
-            alone = before == "source" and WORDS[self.answer].alone
-            return self.answer if alone else f"{before}+{self.answer}"
+        if self.postprocess is not None:
+            before = str(replace(self, postprocess=None))
+            alone = before == "source" and COMPONENTS[self.postprocess].alone
+            return self.postprocess if alone else f"{before}+{self.postprocess}"
         if self.objective is None:
             return self.statistics
         parts = [] if self.statistics == "bn" else [self.statistics]
@@ -73,43 +73,43 @@ def parse(method: str) -> Recipe:
     if not isinstance(method, str):
         raise MethodError(f"Expected `method` to be a string such as 'tent+delta', but got {method!r}.")
     first, *parts = (piece.strip().lower() for piece in method.split("+"))
-    _check_words(method, first, parts)
-    words = [*itertools.chain.from_iterable(ABBREVIATIONS.get(part, (part,)) for part in parts)]
-    for name in words:
-        if [first, *words].count(name) > 1:
+    _check_names(method, first, parts)
+    names = [*itertools.chain.from_iterable(ABBREVIATIONS.get(part, (part,)) for part in parts)]
+    for name in names:
+        if [first, *names].count(name) > 1:
             short = next((part for part in reversed(parts) if part in ABBREVIATIONS), "delta")
             long = "+".join(ABBREVIATIONS[short])
             raise MethodError(f"{method!r} says {name!r} twice ({short!r} is {long!r}); write it once.")
 
-    for name in words:
-        if name in WORDS[first].has:
+    for name in names:
+        if name in COMPONENTS[first].has:
             raise MethodError(f"{method!r} makes no sense: {first!r} does what {name!r} does already; leave it out.")
 
-    room = WORDS[first].room
-    if room == "whole":
+    kind = COMPONENTS[first].kind
+    if kind == "standalone":
         if parts:
             raise MethodError(
                 f"{method!r} makes no sense: {first!r} is a whole method that takes no parts. Write {first!r}, or put "
                 f"the parts behind an objective: 'tent+{'+'.join(parts)}'."
             )
-        return Recipe("bn", whole=first)
-    filters = [name for name in words if WORDS[name].room == "filter"]
+        return Recipe("bn", standalone=first)
+    filters = [name for name in names if COMPONENTS[name].kind == "filter"]
     if len(filters) > 1:
         raise MethodError(f"{method!r} filters the answers twice, {' and '.join(filters)}; choose one.")
-    if room == "answer":
-        if [name for name in words if name not in filters]:
+    if kind == "postprocess":
+        if [name for name in names if name not in filters]:
             instead = "+".join(["tent", *(part for part in parts if part != first), first])
-            hint = f"To correct the answers of an adapted model write {instead!r}." if WORDS[first].part else ""
+            hint = f"To correct the answers of an adapted model write {instead!r}." if COMPONENTS[first].part else ""
             raise MethodError(f"{method!r} makes no sense: {first!r} takes the model as it is, without parts. {hint}")
-        return Recipe("source", answer=first, filter=filters[0] if filters else None)
+        return Recipe("source", postprocess=first, filter=filters[0] if filters else None)
 
-    def chosen(room: str) -> list[str]:
-        return [name for name in words if WORDS[name].room == room]
+    def chosen(kind: str) -> list[str]:
+        return [name for name in names if COMPONENTS[name].kind == kind]
 
-    statistics, reweightings, answers = chosen("statistics"), chosen("reweighting"), chosen("answer")
-    objective = first if WORDS[first].room == "objective" else None
+    statistics, reweightings, answers = chosen("statistics"), chosen("reweighting"), chosen("postprocess")
+    objective = first if COMPONENTS[first].kind == "objective" else None
     if objective is None:
-        with_loss = "+".join(["tent", *([first] if WORDS[first].part else []), *parts])
+        with_loss = "+".join(["tent", *([first] if COMPONENTS[first].part else []), *parts])
         if reweightings:
             raise MethodError(
                 f"{method!r} makes no sense: {reweightings[0]!r} weighs the samples of a loss, and {first!r} "
@@ -133,7 +133,7 @@ def parse(method: str) -> Recipe:
         raise MethodError(f"{method!r} corrects the answer twice, {' and '.join(answers)}; choose one.")
     first_of = [names[0] if names else None for names in (statistics, reweightings, answers, filters)]
     recipe = Recipe(first_of[0] or default, objective, *first_of[1:])
-    if recipe.statistics == "bn" and answers and WORDS[answers[0]].build.runs_parts:
+    if recipe.statistics == "bn" and answers and COMPONENTS[answers[0]].build.runs_parts:
         other = replace(recipe, statistics="tbr" if objective else "tema")
         raise MethodError(
             f"{method!r} makes no sense: {answers[0]!r} runs parts of a batch again, whose own statistics are others. "
@@ -142,9 +142,9 @@ def parse(method: str) -> Recipe:
     return recipe
 
 
-def _check_words(method: str, first: str, parts: list[str]) -> None:
-    starts = [name for name, w in WORDS.items() if w.alone]
-    follows = [*(name for name, w in WORDS.items() if w.part), *ABBREVIATIONS]
+def _check_names(method: str, first: str, parts: list[str]) -> None:
+    starts = [name for name, w in COMPONENTS.items() if w.alone]
+    follows = [*(name for name, w in COMPONENTS.items() if w.part), *ABBREVIATIONS]
     if first not in starts:
         if first in follows:
             raise MethodError(f"{first!r} is a part, not a method by itself; write 'tent+{first}'.")
@@ -155,9 +155,9 @@ def _check_words(method: str, first: str, parts: list[str]) -> None:
             raise MethodError(f"{part!r} in {method!r} {why}{nearest(part, follows)}")
 
 
-def _words() -> list[Word]:
+def _components() -> list[Component]:
     """Return the words room by room."""
-    return sorted(WORDS.values(), key=lambda w: get_args(Room).index(w.room))
+    return sorted(COMPONENTS.values(), key=lambda w: get_args(Kind).index(w.kind))
 
 
 def methods() -> dict[str, str]:
@@ -170,17 +170,17 @@ def methods() -> dict[str, str]:
         source   the model as it is, nothing adapts
         ...
     """
-    alone = {w.name: w.line for w in _words() if w.alone}
-    parts = {f"+{w.name}": w.line for w in _words() if w.part}
+    alone = {w.name: w.line for w in _components() if w.alone}
+    parts = {f"+{w.name}": w.line for w in _components() if w.part}
     return {**alone, **parts, **{f"+{name}": LINES[name] for name in ABBREVIATIONS}}
 
 
 def sentences() -> list[str]:
     """List every method that can be written, in its shortest form."""
-    starts = [w.name for w in _words() if w.alone]
-    parts = [w for w in _words() if w.part]
-    rooms = [[None, *(w.name for w in parts if w.room == room)] for room in dict.fromkeys(w.room for w in parts)]
-    choices = [[name for name in chosen if name is not None] for chosen in itertools.product(*rooms)]
+    starts = [w.name for w in _components() if w.alone]
+    parts = [w for w in _components() if w.part]
+    kinds = [[None, *(w.name for w in parts if w.kind == kind)] for kind in dict.fromkeys(w.kind for w in parts)]
+    choices = [[name for name in chosen if name is not None] for chosen in itertools.product(*kinds)]
     found: dict[str, None] = {}
     for start, chosen in itertools.product(starts, sorted(choices, key=len)):
         try:

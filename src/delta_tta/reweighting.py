@@ -7,10 +7,10 @@ import math
 import torch
 from torch import Tensor
 
-from .diversity import differs, next_average
 from .prediction import Prediction
+from .registry import State, component
 from .settings import Settings
-from .words import State, word
+from .similarity import differs, next_average
 
 EPSILON = 1e-8
 """ε of Algorithm 1, line 6; the paper gives no value."""
@@ -59,7 +59,7 @@ class Frequencies(Reweighting):
         return prediction.p.new_full((prediction.classes,), 1 / prediction.classes)
 
 
-@word("dot", "reweighting", "weigh samples against the class frequencies seen so far (DOT)", part=True)
+@component("dot", "reweighting", "weigh samples against the class frequencies seen so far (DOT)", part=True)
 class Dot(Frequencies):
     """Frequent classes weigh less; z is the running estimate of their frequencies."""
 
@@ -70,7 +70,9 @@ class Dot(Frequencies):
         return w / w.mean()
 
 
-@word("la", "reweighting", "add log class frequencies to the logits of the loss (LA, Menon et al. 2021)", part=True)
+@component(
+    "la", "reweighting", "add log class frequencies to the logits of the loss (LA, Menon et al. 2021)", part=True
+)
 class LogitAdjustment(Frequencies):
     """The objective sees z + log frequency: a rare class must be said with more confidence."""
 
@@ -79,7 +81,7 @@ class LogitAdjustment(Frequencies):
         return Prediction(prediction.logits + (self.z(prediction, state) + EPSILON).log())
 
 
-@word("div-w", "reweighting", "train on samples unlike those seen before (Div-W, Niu et al. 2022)", part=True)
+@component("div-w", "reweighting", "train on samples unlike those seen before (Div-W, Niu et al. 2022)", part=True)
 class Diversity(Reweighting):
     """ETA's similarity filter behind any objective."""
 
@@ -92,7 +94,7 @@ class Diversity(Reweighting):
         return next_average(prediction, selected, state)
 
 
-@word("kl-div", "reweighting", "pull the mean prediction to uniform (KL-div, Mummadi et al. 2021)", part=True)
+@component("kl-div", "reweighting", "pull the mean prediction to uniform (KL-div, Mummadi et al. 2021)", part=True)
 class KlDivergence(Reweighting):
     """Adds w · KL(q_t ‖ uniform) to the loss; q_t = κ q_{t−1} + (1−κ) mean_B p, uniform at first.
 
@@ -115,7 +117,7 @@ class KlDivergence(Reweighting):
         return KAPPA * before + (1 - KAPPA) * mean
 
 
-@word("sample-drop", "reweighting", "leave out samples of the classes used most (Zhao et al. 2023)", part=True)
+@component("sample-drop", "reweighting", "leave out samples of the classes used most (Zhao et al. 2023)", part=True)
 class SampleDrop(Reweighting):
     """Counts the predicted classes of the samples that trained; those above the average count do not train."""
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from .errors import SettingError, nearest
-from .guard import Guard
+from .guard.limits import Guard
 
 
 @dataclass(frozen=True)

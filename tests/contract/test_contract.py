@@ -194,8 +194,8 @@ def test_unload_gives_back_the_original_modules(method, schedule, device, keep):
         return
     adapter.wait()
     adapter._filter = None  # a plain model leaves the filter and the mirror images behind
-    if parse(method).answer == "mirror":
-        adapter._learner.answering = None
+    if parse(method).postprocess == "mirror":
+        adapter._updater.postprocess = None
     frozen = adapter.predict(x)
     plain = adapter.unload(keep=keep)
     assert plain is net
@@ -243,7 +243,7 @@ def test_every_norm_layer_or_a_clear_error(method, device, kind):
     refused = (kind == "affine-free" and recipe.objective) or (
         kind == "group norm" and recipe.statistics != "source" and (recipe.statistics != "bn" or not learns(method))
     )
-    if kind in ("1d", "3d") and (recipe.whole or recipe.answer == "tta"):
+    if kind in ("1d", "3d") and (recipe.standalone or recipe.postprocess == "tta"):
         with pytest.raises(InputError, match="RGB images"):
             make(method, net=net, shape=shape)(stream(1, shape=shape)[0])
         return

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from delta_tta.bench import Store
-from delta_tta.bench.engine import Inline
-from delta_tta.bench.lab import Lab
-from delta_tta.bench.runner import Plan, run
+from delta_tta.experiments import Store
+from delta_tta.experiments.lab import Lab
+from delta_tta.experiments.local_engine import Inline
+from delta_tta.experiments.runner import Plan, run
 from laboratory import cell, place
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'delta-tta[scale]'")
@@ -41,7 +41,7 @@ def same(one, other):
 
 
 def test_a_node_dies_and_every_cell_is_done_once_as_the_local_engine_does_it(cluster, tmp_path):
-    from delta_tta.bench.cluster import RayEngine
+    from delta_tta.experiments.ray_engine import RayEngine
 
     where = place(tmp_path)
     cells = [
@@ -75,7 +75,7 @@ def test_a_node_dies_and_every_cell_is_done_once_as_the_local_engine_does_it(clu
 
 
 def test_a_cell_that_fails_says_why_and_the_others_go_on(cluster, tmp_path):
-    from delta_tta.bench.cluster import RayEngine
+    from delta_tta.experiments.ray_engine import RayEngine
 
     where = place(tmp_path)
     cells = [cell(where, "bn"), cell(where, "lame", settings=(("features", "nowhere"),))]
@@ -87,15 +87,15 @@ def test_a_cell_that_fails_says_why_and_the_others_go_on(cluster, tmp_path):
 
 
 def test_more_than_the_cluster_has_is_refused(cluster, tmp_path):
-    from delta_tta.bench.cluster import RayEngine
     from delta_tta.errors import SettingError
+    from delta_tta.experiments.ray_engine import RayEngine
 
     with pytest.raises(SettingError, match="Expected a cluster with 1 CPUs and 1 GPUs for a cell"):
         RayEngine(tmp_path, gpus=1)
 
 
 def test_images_are_put_into_the_object_store_once(cluster, tmp_path):
-    from delta_tta.bench.cluster import RayEngine
+    from delta_tta.experiments.ray_engine import RayEngine
 
     where = place(tmp_path)
     engine = RayEngine(tmp_path / "cache", cpus=1)
@@ -112,7 +112,7 @@ def test_images_are_put_into_the_object_store_once(cluster, tmp_path):
 def test_without_ray_the_engine_says_what_to_install():
     code = (
         "import sys; sys.modules['ray'] = None; from pathlib import Path\n"
-        "from delta_tta.bench.cluster import RayEngine\n"
+        "from delta_tta.experiments.ray_engine import RayEngine\n"
         "try: RayEngine(Path('.'))\n"
         "except ImportError as error: print(error)"
     )

@@ -24,9 +24,9 @@ import torch._dynamo
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from delta_tta.bench import Store
 from delta_tta.cli import main
-from delta_tta.commands import app  # noqa: F401
+from delta_tta.cli.commands import app  # noqa: F401
+from delta_tta.experiments import Store
 from laboratory import place, same_trace
 
 EXPERIMENT = """

@@ -21,7 +21,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import delta_tta
-from delta_tta import Checkpointer, checkpoints
+from delta_tta import Checkpointer
+from delta_tta.engine import checkpoints
 from nets import conv_net
 
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from delta_tta.adapt import RECOMMENDED
-from delta_tta.commands import app
+from delta_tta.cli.commands import app
 
 
 def run(*arguments, code=0):
@@ -105,7 +105,7 @@ def test_the_core_needs_torch_and_numpy_only():
     blocked = "cv2", "PIL", "safetensors", "typer", "rich", "matplotlib", "torchvision", "timm"
     code = (
         f"import sys; [sys.modules.__setitem__(name, None) for name in {blocked}]; "
-        "import delta_tta, delta_tta.data, delta_tta.models, delta_tta.bench, delta_tta.corruptions, delta_tta.report"
+        "import delta_tta, delta_tta.experiments, delta_tta.report"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parent)
 

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import delta_tta
-from delta_tta import words
-from delta_tta.bench import from_toml
+from delta_tta import registry as words
+from delta_tta.experiments import from_toml
 from nets import CLASSES, batches, conv_net
 from vision import timm, torchvision
 
@@ -38,10 +38,10 @@ def examples(document):
 @pytest.fixture
 def words_forgotten():
     """Whatever words a page teaches, the next test does not know them."""
-    known = dict(words.WORDS)
+    known = dict(words.COMPONENTS)
     yield
-    for name in words.WORDS.keys() - known.keys():
-        del words.WORDS[name]
+    for name in words.COMPONENTS.keys() - known.keys():
+        del words.COMPONENTS[name]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ import torch
 from PIL import Image
 
 import delta_tta
-from delta_tta import bench, data, models, streams
+from delta_tta import data, models, streams
+from delta_tta import experiments as bench
 from vision import torchvision
 
 
@@ -64,7 +65,7 @@ def elsewhere(code, *arguments, folder):
 @pytest.fixture(scope="module")
 def blurred():
     """Embedded images under motion blur, 20 of each class one after another."""
-    drifted = data.Corrupted(data.Fewer(data.demo(), 200), "motion_blur", 5)
+    drifted = data.Corrupted(data.Subset(data.demo(), 200), "motion_blur", 5)
     order = np.argsort(drifted.labels, kind="stable")
     return drifted.take(order)
 
@@ -188,7 +189,7 @@ def test_onnx_export(example, tmp_path):
     assert exported == adapted
 
     named = models.load("resnet20-cifar10")
-    drifted = data.Corrupted(data.Fewer(data.demo(), 400), "motion_blur", 5)
+    drifted = data.Corrupted(data.Subset(data.demo(), 400), "motion_blur", 5)
     first, second = np.array_split(np.random.default_rng(0).permutation(400), 2)
     model = delta_tta.adapt(named.model, "tent+delta", "cifar10-c")
     for images, _ in drifted.batches(first, 50):
@@ -207,7 +208,7 @@ def test_lightning_predicts_as_a_plain_loop(tmp_path):
         "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')", *arguments, folder=tmp_path
     )
     named = models.load("resnet20-cifar10")
-    drifted = data.in_memory(data.Corrupted(data.Fewer(data.demo(), 300), "motion_blur", 5))
+    drifted = data.in_memory(data.Corrupted(data.Subset(data.demo(), 300), "motion_blur", 5))
     order = streams.stream(drifted.labels, "DS+CB", rho=0.1)
     expected = []
     for method in ("source", "tent+delta"):

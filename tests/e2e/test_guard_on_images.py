@@ -12,7 +12,7 @@ COUNT = 640
 
 @pytest.fixture(scope="module")
 def images():
-    return data.Fewer(data.Corrupted(data.demo(), "saturate", severity=5), COUNT)
+    return data.Subset(data.Corrupted(data.demo(), "saturate", severity=5), COUNT)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_frames_that_show_nothing_are_told_from_images(level, noise, shuffled):
 
 @pytest.mark.parametrize("order", ["IS+CB", "DS+CB"])
 def test_hardly_any_contrast_is_not_nothing(order):
-    images = data.Fewer(data.Corrupted(data.demo(), "contrast", severity=5), 320)
+    images = data.Subset(data.Corrupted(data.demo(), "contrast", severity=5), 320)
     batches = list(images.batches(list(stream(images.labels, order, rho=0.01 if order == "DS+CB" else None)), 32))
     assert right("tema", batches)[0].signals.refused == 0
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from delta_tta.bench import Store
-from delta_tta.commands import app
+from delta_tta.cli.commands import app
+from delta_tta.experiments import Store
 from laboratory import place
 
 SMALL = ["--scenario", "IS+CB", "-b", "10", "-c", "contrast", "--workers", "0", "--json"]

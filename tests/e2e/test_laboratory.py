@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from delta_tta.bench import Store
-from delta_tta.commands import app
+from delta_tta.cli.commands import app
+from delta_tta.experiments import Store
 
 SMALL = ["--images", "100", "--batch-size", "50", "--scenario", "IS+CB", "--workers", "0"]
 CHEAP = ["reproduce", "figure-1", "figure-8b", "--workers", "1", "--threads", "1", "--store", "results.db"]

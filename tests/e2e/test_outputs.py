@@ -10,10 +10,10 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from delta_tta.bench import Store
-from delta_tta.commands import app
-from delta_tta.commands.encoding import lenient, plain
-from delta_tta.commands.keeping import KEPT, kept_store
+from delta_tta.cli.commands import app
+from delta_tta.cli.encoding import lenient, plain
+from delta_tta.cli.keep import KEPT, kept_store
+from delta_tta.experiments import Store
 from laboratory import cell, place, result
 
 MAIN = [sys.executable, "-c", "from delta_tta.cli import main; main()"]

@@ -233,18 +233,18 @@ def test_the_switch_hides_the_papers_numbers(page):
 
 
 def test_the_theme_follows_the_system_until_the_reader_chooses(page, tmp_path):
-    ground = "getComputedStyle(document.documentElement).backgroundColor"
-    light = page.run(ground)
+    benchmark = "getComputedStyle(document.documentElement).backgroundColor"
+    light = page.run(benchmark)
     page.look(theme="dark")
-    dark = page.run(ground)
+    dark = page.run(benchmark)
     assert dark != light
     click(page, "#ui-theme")
-    assert page.run(ground) == light
+    assert page.run(benchmark) == light
     page.open(tmp_path / "report.html")
-    assert page.run(ground) == light, "the choice is remembered"
+    assert page.run(benchmark) == light, "the choice is remembered"
     page.look(theme="light", media="print")
     page.run("document.documentElement.dataset.theme = 'dark'")
-    assert page.run(ground) == "rgb(255, 255, 255)", "paper is white"
+    assert page.run(benchmark) == "rgb(255, 255, 255)", "paper is white"
 
 
 def test_the_pointer_reads_every_visible_series(page):
@@ -361,9 +361,9 @@ def test_all_marks_can_be_seen_in_both_themes(shown, theme):
         probe.style.color = `var(${name})`;
         return getComputedStyle(probe).color;
     }).concat(getComputedStyle(document.documentElement).backgroundColor)"""
-    *marks, ground = [luminance(colour) for colour in browser.run(script)]
+    *marks, benchmark = [luminance(colour) for colour in browser.run(script)]
     for mark in marks:
-        assert (max(mark, ground) + 0.05) / (min(mark, ground) + 0.05) >= 3
+        assert (max(mark, benchmark) + 0.05) / (min(mark, benchmark) + 0.05) >= 3
 
 
 def luminance(colour):
@@ -439,10 +439,10 @@ def test_a_page_that_may_not_remember_still_changes_its_theme(browser, shown):
     script = browser.call("Page.addScriptToEvaluateOnNewDocument", source=refuse)
     try:
         page = shown(realistic())
-        ground = "getComputedStyle(document.documentElement).backgroundColor"
-        light = page.run(ground)
+        benchmark = "getComputedStyle(document.documentElement).backgroundColor"
+        light = page.run(benchmark)
         click(page, "#ui-theme")
-        assert page.run(ground) != light
+        assert page.run(benchmark) != light
         assert page.console == []
     finally:
         browser.call("Page.removeScriptToEvaluateOnNewDocument", **script)

@@ -7,8 +7,8 @@ import subprocess
 import pytest
 from typer.testing import CliRunner
 
-from delta_tta.bench import Store
-from delta_tta.commands import app
+from delta_tta.cli.commands import app
+from delta_tta.experiments import Store
 from laboratory import cell, place, result
 
 SMALL = ["-m", "source", "--images", "50", "--scenario", "IS+CB", "--workers", "0"]

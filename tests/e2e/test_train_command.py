@@ -11,7 +11,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from delta_tta.commands import app
+from delta_tta.cli.commands import app
 from folders import write_images, write_network
 from laboratory import until
 

@@ -178,7 +178,7 @@ def test_eatas_fisher_is_the_mean_squared_gradient_on_its_own_labels():
     n = torch.tensor([1.0, -1.0]) / math.sqrt(1 + 1e-5)
     logits = torch.tensor([1.5, 0.5]) * n + torch.tensor([0.3, -0.2])
     error = logits.softmax(0) - torch.tensor([1.0, 0.0])  # gradient of cross entropy; the label is class 0
-    fisher = adapter._learner.objective.fisher
+    fisher = adapter._updater.objective.fisher
     assert torch.allclose(fisher["norm.weight"], (error * n) ** 2, atol=1e-6)
     assert torch.allclose(fisher["norm.bias"], error**2, atol=1e-6)
 
@@ -193,8 +193,8 @@ def test_eatas_penalty_pulls_back_to_the_source():
         held(x)
 
     def distance(adapter):
-        subject = adapter._learner.subject
-        return sum(float((p - subject.source[name]).detach().norm()) for name, p in subject.parameters.items())
+        adapted = adapter._updater.adapted
+        return sum(float((p - adapted.source[name]).detach().norm()) for name, p in adapted.parameters.items())
 
     assert 0 < distance(held) < distance(free)
 
@@ -230,7 +230,7 @@ def test_eata_and_ent_w_have_settings_of_their_own_on_cifar():
     assert (cifar.fisher_weight, usual.fisher_weight) == (1.0, 2000.0)
     for method in ("ent-w", "ent-w+delta", "ent-w+tbr+kl-div"):
         presets = ("cifar10-c", "cifar100-c", "imagenet-c", "imagenet-r", "ytbb-sub", None)
-        objectives = [delta_tta.adapt(conv_net(), method, preset)._learner.objective for preset in presets]
+        objectives = [delta_tta.adapt(conv_net(), method, preset)._updater.objective for preset in presets]
         assert [objective.threshold for objective in objectives] == [0.4, 0.4, 0.5, 0.5, 0.5, 0.5]
     assert delta_tta.adapt(conv_net(), "ent-w", "cifar100-c", threshold=0.3).settings.threshold == 0.3
 
@@ -246,8 +246,8 @@ def test_eata_needs_source_images_and_says_so():
         delta_tta.adapt(conv_net(), "eata")
     net = conv_net()
     loader = [(x, torch.zeros(len(x))) for x in batches(2)]  # with labels, which are not looked at
-    one = delta_tta.adapt(net, "eata", source=loader)._learner.objective.fisher
-    other = delta_tta.adapt(conv_net(), "eata", source=batches(2))._learner.objective.fisher
+    one = delta_tta.adapt(net, "eata", source=loader)._updater.objective.fisher
+    other = delta_tta.adapt(conv_net(), "eata", source=batches(2))._updater.objective.fisher
     assert all(torch.equal(one[k], other[k]) for k in one)
     with pytest.raises(delta_tta.InputError, match="at least one batch"):
         delta_tta.adapt(conv_net(), "eata", source=[])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..normalisation import Normalisation, NormalisationWarning, normalisation_of
+from ..normalization import Normalisation, NormalisationWarning, normalisation_of
 from .cifar import cifar, cifar_c
-from .derived import Corrupted, Fewer, Joined, in_memory, on_disk
+from .derived import Concat, Corrupted, Subset, in_memory, on_disk
 from .embedded import demo
 from .folders import folder, imagenet_c, imagenet_r
 from .sets import ArraySet, FileSet, ImageSet
@@ -14,13 +14,13 @@ from .ytbb import YOUTUBE_BB_CLASSES
 __all__ = [
     "YOUTUBE_BB_CLASSES",
     "ArraySet",
+    "Concat",
     "Corrupted",
-    "Fewer",
     "FileSet",
     "ImageSet",
-    "Joined",
     "Normalisation",
     "NormalisationWarning",
+    "Subset",
     "cifar",
     "cifar_c",
     "demo",

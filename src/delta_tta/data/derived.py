@@ -51,7 +51,7 @@ class Corrupted(ImageSet):
         return {**super().describe(), **made}
 
 
-class Joined(ImageSet):
+class Concat(ImageSet):
     """Several sets of the same classes, one after another: what a stream over several domains leads through."""
 
     def __init__(self, sets: Sequence[ImageSet]) -> None:
@@ -78,7 +78,7 @@ class Joined(ImageSet):
         return [one.fingerprint() for one in self.sets]
 
 
-class Fewer(ImageSet):
+class Subset(ImageSet):
     """The first images of each class of another set, about `count` in all, in the order of that set."""
 
     def __init__(self, base: ImageSet, count: int) -> None:

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 import torch
 from torch import Generator, Tensor
 
-from ..learner import Update
+from ..augmentations.views import views
+from ..engine.step import Update
 from ..norms.layers import BatchStatistics
 from ..norms.statistics import at_least_float32
 from ..prediction import MINIMUM, Prediction
+from ..registry import State, component
 from ..signals import Outcome
-from ..words import State, word
-from .augment import views
-from .whole import WholeLearner
+from .standalone import StandaloneUpdater
 
 TEACHER = 0.999
 """Share of the teacher that stays at each step."""
@@ -26,8 +26,10 @@ GATES = ((10, 0.92), (100, 0.72))
 """The source's mean confidence below which views are made: for at most 10 and at most 100 classes; beyond, 0.1."""
 
 
-@word("cotta", "whole", "learn from a slow teacher over augmented views (CoTTA, Wang et al. 2022)", alone=True)
-class Cotta(WholeLearner):
+@component(
+    "cotta", "standalone", "learn from a slow teacher over augmented views (CoTTA, Wang et al. 2022)", alone=True
+)
+class Cotta(StandaloneUpdater):
     """Trains all parameters; normalises with each batch's own statistics; answers with the teacher's logits."""
 
     layers = BatchStatistics
@@ -44,15 +46,15 @@ class Cotta(WholeLearner):
         return target.clone() if later else target, lambda: self._teach(x, target)
 
     def _target(self, x: Tensor) -> Tensor:
-        with self.subject.wearing(self.subject.source):
+        with self.adapted.wearing(self.adapted.source):
             anchor = Prediction(self._logits(x))
         confidence = float(anchor.p.amax(1).mean())
         teacher = self._teacher()
         if confidence >= self._gate(anchor.classes):
-            with self.subject.wearing(teacher):
+            with self.adapted.wearing(teacher):
                 return self._logits(x)
         generator, clean = self._generator(0), self._pixels.of(x)
-        with self.subject.wearing(teacher):
+        with self.adapted.wearing(teacher):
             # View by view, not all at once: batch statistics are those of one view of the batch.
             total = self._logits(self._pixels.back(views(clean, generator), x))
             for _ in range(1, self.settings.views):
@@ -78,8 +80,8 @@ class Cotta(WholeLearner):
         """Move the teacher to the student; then let random elements of the student fall back to the source."""
         before = self._teacher()
         memory: State = {}
-        generator, source = self._generator(1), self.subject.source
-        for name, p in self.subject.parameters.items():
+        generator, source = self._generator(1), self.adapted.source
+        for name, p in self.adapted.parameters.items():
             wide = at_least_float32(p)
             memory[f"teacher.{name}"] = torch.lerp(wide, before[name].to(wide), TEACHER)
             back = torch.rand(p.shape, generator=generator).to(p.device) < self.settings.restore
@@ -88,9 +90,9 @@ class Cotta(WholeLearner):
         self.objective_memory = memory
 
     def _teacher(self) -> Mapping[str, Tensor]:
-        names = self.subject.parameters
+        names = self.adapted.parameters
         memory = self.objective_memory
-        return {name: memory[f"teacher.{name}"] for name in names} if memory else self.subject.source
+        return {name: memory[f"teacher.{name}"] for name in names} if memory else self.adapted.source
 
     def _step(self) -> int:
         return int(self.objective_memory["step"]) if self.objective_memory else 0
@@ -108,5 +110,5 @@ class Cotta(WholeLearner):
         """A plain model answers as the teacher does."""
         teacher = self._teacher()
         with torch.no_grad():
-            for name, p in self.subject.parameters.items():
+            for name, p in self.adapted.parameters.items():
                 p.copy_(teacher[name])

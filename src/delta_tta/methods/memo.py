@@ -12,15 +12,15 @@ from collections.abc import Iterator
 import torch
 from torch import Generator, Tensor
 
-from ..learner import Update
+from ..augmentations.augmix import augmix
+from ..engine.step import Update
 from ..norms.layers import BatchStatistics
 from ..norms.statistics import batch_moments
 from ..norms.tbr import eval_norm
 from ..prediction import Prediction
+from ..registry import component
 from ..signals import Outcome
-from ..words import word
-from .augmix import augmix
-from .whole import WholeLearner
+from .standalone import StandaloneUpdater
 
 SOURCE_SHARE = 16 / 17
 """Of the source's statistics; the rest is the batch's, whatever its size."""
@@ -44,8 +44,10 @@ class SourceAndBatch(BatchStatistics):
         return eval_norm(x, *self._affine, mean, (var + s.eps).sqrt())
 
 
-@word("memo", "whole", "per image, one step towards agreement of its copies (MEMO, Zhang et al. 2022)", alone=True)
-class Memo(WholeLearner):
+@component(
+    "memo", "standalone", "per image, one step towards agreement of its copies (MEMO, Zhang et al. 2022)", alone=True
+)
+class Memo(StandaloneUpdater):
     """Learns nothing that lasts."""
 
     layers = SourceAndBatch
@@ -89,7 +91,7 @@ class Memo(WholeLearner):
         with torch.enable_grad():
             loss = marginal_entropy(Prediction(self._learnable(copies)).log_p)
         gradients = self._gradients(loss)
-        parameters = list(self.subject.parameters.values())
+        parameters = list(self.adapted.parameters.values())
         own = [p.data for p in parameters]
         finite = self._not_finite({"loss": [loss.detach()], "gradient": gradients}) is None
         try:

@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 
 from ..errors import ModelError, nearest
-from ..normalisation import Normalisation, normalisation_of
+from ..normalization import Normalisation, normalisation_of
 from .cifar import CifarResNet, CifarResNeXt, WideResNet
 from .lite import CifarLite
 from .public import GroupResNet, PlainResNet

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ModelError
-from ..normalisation import Normalisation
+from ..normalization import Normalisation
 
 IMAGENET = Normalisation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "ImageNet's statistics")
 HALF = Normalisation((0.5, 0.5, 0.5), (0.5, 0.5, 0.5), "one half")

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..normalisation import Normalisation, normalisation_of
+from ..normalization import Normalisation, normalisation_of
 from .load import EMBEDDED, NamedModel, load
 from .weights import card_normalisation, fill, read_weights
 

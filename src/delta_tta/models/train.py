@@ -26,12 +26,12 @@ import torch
 from torch import Tensor, nn
 
 from .. import __version__
-from ..checkpoints import write_whole
 from ..data.crops import DRAWS, random_view
 from ..data.sets import ImageSet, as_tensor
-from ..digests import architecture, checksum
+from ..engine.checkpoints import write_whole
+from ..engine.digests import architecture, checksum
+from ..engine.interrupts import Interrupts
 from ..errors import DataError, ModelError, SettingError
-from ..interrupts import Interrupts
 from ..metrics import Metrics
 from .load import NamedModel
 from .training import Progress, Trained, Training, adjusted_loss, learning_rate, log_prior

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import DataError, ModelError, install
-from ..normalisation import Normalisation
+from ..normalization import Normalisation
 
 NESTS = ("state_dict", "model_state_dict", "model", "net", "ema", "params")
 """Under which key checkpoints hide the weights."""

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ..registry import component
 from ..settings import Settings
-from ..words import word
 from .layers import MovingAverage, Phase, Tail, batch_norm, renormalised
 from .statistics import Observation
 from .tbr import eval_norm
@@ -28,7 +28,9 @@ SHARES = (0.0, 0.25, 0.5, 0.75)
 """m of each slot; the first is the source itself and has no averages."""
 
 
-@word("anchored", "statistics", "mix source and stream, the share chosen without labels (ours)", alone=True, part=True)
+@component(
+    "anchored", "statistics", "mix source and stream, the share chosen without labels (ours)", alone=True, part=True
+)
 class Anchored(MovingAverage):
     """Averages `mean` and `std` of every slot but the first, (slots − 1, C); gradients as TBR's."""
 

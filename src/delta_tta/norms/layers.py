@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ..distributed import Ranks
+from ..engine.distributed import Ranks
 from ..errors import InputError
+from ..registry import component
 from ..settings import Settings
-from ..words import word
 from .shift import sums
 from .statistics import Observation, at_least_float32, batch_moments, changes, follow
 from .tbr import Renormalise, eval_norm, renormalise_by_terms
@@ -53,7 +53,7 @@ class Phase:
     now: Literal["frozen", "observing", "replaying", "source"] = "frozen"
 
 
-@word("source", "statistics", "the model as it is, nothing adapts", alone=True)
+@component("source", "statistics", "the model as it is, nothing adapts", alone=True)
 class SourceStatistics:
     """Never built: the source's statistics need no layer of ours."""
 
@@ -167,7 +167,7 @@ class AdaptiveNorm(nn.Module):
             return getattr(self._modules["source"], name)
 
 
-@word("bn", "statistics", "normalise with each batch's own statistics (BN adapt)", alone=True)
+@component("bn", "statistics", "normalise with each batch's own statistics (BN adapt)", alone=True)
 class BatchStatistics(AdaptiveNorm):
     """Batch statistics, mixed with the source's as if those came from `prior` more samples."""
 
@@ -328,7 +328,7 @@ class MovingAverage(AdaptiveNorm):
         return None if mean is None or std is None else (mean, std)
 
 
-@word("tema", "statistics", "normalise with moving averages of the batch statistics", alone=True, part=True)
+@component("tema", "statistics", "normalise with moving averages of the batch statistics", alone=True, part=True)
 class Tema(MovingAverage):
     """Gradients take the moving averages for constants; under TENT this destroys the model."""
 
@@ -337,7 +337,7 @@ class Tema(MovingAverage):
         return eval_norm(x, *self._affine, mean, std)
 
 
-@word("tbr", "statistics", "moving averages, with gradients that respect normalisation (TBR)", part=True)
+@component("tbr", "statistics", "moving averages, with gradients that respect normalisation (TBR)", part=True)
 class Tbr(MovingAverage):
     """Test-time batch renormalisation; see tbr.py."""
 

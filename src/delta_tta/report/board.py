@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..bench.runner import Tally
 from ..errors import install
+from ..experiments.runner import Tally
 from .figures import trailing_mean, window_of
 
 WINDOW = 320

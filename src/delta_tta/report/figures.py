@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..bench import Result
+from ..experiments import Result
 from .tables import layout, short
 
 COLOURS = ("#73767b", "#0072b2", "#d55e00", "#008a65", "#b8568c", "#a87000", "#2e8fc7", "#7d7600")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 
-from ..bench.evaluate import Result
-from ..bench.experiment import Cell
+from ..experiments.evaluate import Result
+from ..experiments.experiment import Cell
 from .shown import Column, Number, Row, Table
 
 

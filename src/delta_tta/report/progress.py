@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from ..bench.experiment import Cell
-from ..bench.runner import Plan, Tally
+from ..experiments.experiment import Cell
+from ..experiments.runner import Plan, Tally
 
 
 @contextmanager

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..bench.evaluate import Result
-from ..bench.experiment import Cell
-from ..bench.trace import Trace
+from ..experiments.evaluate import Result
+from ..experiments.experiment import Cell
+from ..experiments.trace import Trace
 from .figures import trailing_mean, window_of
 from .overview import overview, row_of
 from .shown import Exhibit, Figure, Panel, Series, Strip, Strips

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from ..bench import Result
+from ..experiments import Result
 
 Cells = dict[tuple[str, str], Result]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from ..bench import Result
+from ..experiments import Result
 from .tables import Cell, arrow, headings, layout, rows
 
 

@@ -27,7 +27,7 @@ def clean():
 @given(st.permutations([0] * 9 + [1] * 9 + [2] * 9), st.integers(3, 27))
 def test_fewer_are_the_first_of_each_class_in_the_order_they_had(labels, count):
     base = noise(labels, "abc")
-    few = data.Fewer(base, count)
+    few = data.Subset(base, count)
     each = count // 3
     assert np.bincount(few.labels).tolist() == [each] * 3
     assert (np.diff(few.places) > 0).all()
@@ -39,21 +39,21 @@ def test_fewer_are_the_first_of_each_class_in_the_order_they_had(labels, count):
 
 
 def test_a_class_with_too_few_gives_all_it_has():
-    few = data.Fewer(noise([0, 1, 1, 1, 1, 1], "ab"), 6)
+    few = data.Subset(noise([0, 1, 1, 1, 1, 1], "ab"), 6)
     assert few.labels.tolist() == [0, 1, 1, 1]
 
 
 def test_fewer_must_be_one_of_each_class_and_not_more_than_there_are(clean):
-    assert len(data.Fewer(clean, 4)) == 4
-    assert len(data.Fewer(clean, 40)) == 40
+    assert len(data.Subset(clean, 4)) == 4
+    assert len(data.Subset(clean, 40)) == 40
     for count in (0, 3, 41):
         with pytest.raises(InputError, match=rf"from 4 \(one a class\) to 40 of the images of noise, but got {count}"):
-            data.Fewer(clean, count)
+            data.Subset(clean, count)
 
 
 def test_fewer_says_which_it_is_and_keeps_the_outputs(clean):
     clean.outputs = (5, 6, 7, 8)
-    few = data.Fewer(clean, 10)
+    few = data.Subset(clean, 10)
     assert few.name == f"noise ({len(few)} of them: the first 2 of each class)"
     assert few.describe()["samples"] == 8
     assert few.outputs == (5, 6, 7, 8)
@@ -91,13 +91,13 @@ def test_a_fingerprint_of_a_derived_set_is_of_what_it_is_made_of(clean):
         "otherwise": lambda s: data.Corrupted(s, "fog", 3),
         "another seed": lambda s: data.Corrupted(s, "contrast", 3, seed=1),
         "large": lambda s: data.Corrupted(s, "contrast", 3, "imagenet"),
-        "joined": lambda s: data.Joined([s, s]),
-        "fewer": lambda s: data.Fewer(s, 8),
-        "fewest": lambda s: data.Fewer(s, 4),
+        "joined": lambda s: data.Concat([s, s]),
+        "fewer": lambda s: data.Subset(s, 8),
+        "fewest": lambda s: data.Subset(s, 4),
     }
     marks = [make(one).fingerprint() for make in derived.values() for one in (clean, other)]
     assert len({*marks, clean.fingerprint()}) == len(marks) + 1
-    assert data.Fewer(clean, 9).fingerprint() == data.Fewer(clean, 8).fingerprint()  # the same images
+    assert data.Subset(clean, 9).fingerprint() == data.Subset(clean, 8).fingerprint()  # the same images
 
 
 def test_a_fingerprint_of_files_does_not_change_with_their_folder(tmp_path):

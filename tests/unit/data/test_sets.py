@@ -74,7 +74,7 @@ def test_large_images_get_the_constants_of_imagenet():
 
 def test_joined_sets_are_one_after_another(clean):
     noisy = data.Corrupted(clean, "gaussian_noise", 1)
-    both = data.Joined([clean, noisy])
+    both = data.Concat([clean, noisy])
     assert len(both) == 80
     taken = both.take([79, 3, 40, 39])
     assert (taken[[1, 3]] == clean.take([3, 39])).all()
@@ -82,7 +82,7 @@ def test_joined_sets_are_one_after_another(clean):
     assert (both.labels == np.tile(clean.labels, 2)).all()
     other = data.ArraySet("other", clean.images, clean.labels, "wxyz")
     with pytest.raises(DataError, match="same classes"):
-        data.Joined([clean, other])
+        data.Concat([clean, other])
 
 
 def test_frost_says_where_its_pictures_come_from(clean):

@@ -8,11 +8,12 @@ from torch import nn
 
 import delta_tta
 from delta_tta import SettingError
-from delta_tta.methods import augmix, cotta, memo
-from delta_tta.methods.augment import turn_hue
-from delta_tta.methods.crops import crops
+from delta_tta.augmentations import augmix
+from delta_tta.augmentations.crops import crops
+from delta_tta.augmentations.views import turn_hue
+from delta_tta.engine.state import seal
+from delta_tta.methods import cotta, memo
 from delta_tta.methods.memo import marginal_entropy
-from delta_tta.state import seal
 from nets import batches, conv_net
 
 SCALE = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "views": 4}
@@ -31,7 +32,7 @@ def test_the_teacher_follows_the_student_slowly():
         adapter(x)
         student = values(net)
         teacher = {name: 0.999 * teacher[name] + 0.001 * student[name] for name in teacher}
-    memory = adapter._learner.objective_memory
+    memory = adapter._updater.objective_memory
     for name, wanted in teacher.items():
         assert torch.allclose(memory[f"teacher.{name}"], wanted, atol=1e-12)
         assert not torch.equal(values(net)[name], source[name])
@@ -57,8 +58,8 @@ def test_views_are_made_only_where_the_source_is_unsure(gate, passes):
 
 
 def test_the_gate_depends_on_the_number_of_classes():
-    learner = delta_tta.adapt(conv_net(), "cotta", **SCALE)._learner
-    assert [learner._gate(classes) for classes in (2, 10, 11, 100, 1000)] == [0.92, 0.92, 0.72, 0.72, 0.1]
+    updater = delta_tta.adapt(conv_net(), "cotta", **SCALE)._updater
+    assert [updater._gate(classes) for classes in (2, 10, 11, 100, 1000)] == [0.92, 0.92, 0.72, 0.72, 0.1]
 
 
 def test_the_share_of_weights_that_fall_back_is_the_restore_rate():
@@ -75,7 +76,7 @@ def test_there_is_no_second_copy_of_the_modules():
     adapter = delta_tta.adapt(net, "cotta", **SCALE)
     adapter(batches(1)[0])
     assert sum(isinstance(m, nn.Conv2d) for m in adapter.modules()) == 2
-    assert isinstance(adapter._learner, cotta.Cotta)
+    assert isinstance(adapter._updater, cotta.Cotta)
 
 
 def test_memo_steps_along_the_marginal_entropy_and_forgets():

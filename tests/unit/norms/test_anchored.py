@@ -11,8 +11,8 @@ import delta_tta
 from delta_tta.evidence import LONGEST
 from delta_tta.norms.anchored import SHARES, Anchored
 from delta_tta.norms.layers import Phase, Tbr
+from delta_tta.norms.selection import BATCH, DOUBT, best_slot
 from delta_tta.settings import Settings
-from delta_tta.shares import BATCH, DOUBT, best_slot
 from nets import batches, bright, channel_net, conv_net, randomise_statistics, same, snapshot
 from sentences import assert_same_state, saved_and_loaded
 
@@ -200,7 +200,7 @@ def brighter(seed, size=64):
 
 def shares(method="anchored", net=None, **settings):
     model = delta_tta.adapt(net or channel_net(), method, **settings)
-    return model, model._learner.shares
+    return model, model._updater.shares
 
 
 def confident(labels, wrong=0.0, seed=0, classes=10, strength=6.0):
@@ -325,7 +325,7 @@ def test_a_slot_that_missed_batches_follows_the_next_as_far_as_if_it_had_met_the
     for _ in range(40):
         own = chooser.memory
         model(x)
-        seen.append((own, model._learner.subject.phase.rates))
+        seen.append((own, model._updater.adapted.phase.rates))
     for memory, rates in seen:
         for slot in SLOTS:
             missed = memory.batches - memory.last[slot]
@@ -340,8 +340,8 @@ def test_small_batches_move_the_averages_by_less(size, share):
     x = bright([i % 10 for i in range(size)])
     for _ in range(60):
         model(x)
-    chosen = model._learner.shares.memory.slot
-    assert model._learner.subject.phase.rates[chosen] == pytest.approx(max(1 / 60, 1 - 0.9**share))
+    chosen = model._updater.shares.memory.slot
+    assert model._updater.adapted.phase.rates[chosen] == pytest.approx(max(1 / 60, 1 - 0.9**share))
 
 
 @pytest.mark.parametrize("method", ["anchored", "tent+anchored"])
@@ -390,7 +390,7 @@ def test_a_damaged_share_is_refused():
     state = model.state_dict()
     for wrong in ({"counts": [1]}, {**state["shares"], "counts": [9, *state["shares"]["counts"][1:]]}, {"counts": 3}):
         with pytest.raises(delta_tta.StateError, match="damaged"):
-            model.load_state_dict(delta_tta.state.seal({**state, "shares": wrong}))
+            model.load_state_dict(delta_tta.engine.state.seal({**state, "shares": wrong}))
 
 
 def test_unload_brings_back_the_source_or_keeps_the_mixture():
@@ -420,7 +420,7 @@ def test_a_batch_that_fails_leaves_the_slot_as_it_was():
     runs = []
 
     def fails_at_the_third(*_):
-        runs.append(model._learner.subject.phase.slot)
+        runs.append(model._updater.adapted.phase.slot)
         if len(runs) == 3:
             raise ArithmeticError
 
@@ -429,6 +429,6 @@ def test_a_batch_that_fails_leaves_the_slot_as_it_was():
         model(second)
     handle.remove()
     assert runs == [0, 1, 2]
-    assert model._learner.subject.phase.slot == chooser.memory.slot
+    assert model._updater.adapted.phase.slot == chooser.memory.slot
     assert torch.equal(model(third), twin(third))
     assert_same_state(model.state_dict(), twin.state_dict())

@@ -13,7 +13,7 @@ from plain import PlainNorm
 
 
 def layer_of(adapter, index=0):
-    return list(adapter._learner.subject.norms.values())[index]
+    return list(adapter._updater.adapted.norms.values())[index]
 
 
 def test_before_any_batch_predict_is_the_source_model():
@@ -58,7 +58,7 @@ def test_averages_move_although_nothing_is_selected():
     assert adapter.signals.frequencies is not None
     after = snapshot(adapter.model)
     assert all(torch.equal(after[k], before[k]) for k in before if k.endswith(("weight", "bias")))
-    assert not adapter._learner.optimizer.state
+    assert not adapter._updater.optimizer.state
 
 
 def test_a_layer_used_twice_normalises_with_the_averages_before_the_batch():
@@ -88,7 +88,7 @@ def test_a_layer_used_twice_normalises_with_the_averages_before_the_batch():
         assert torch.allclose(adapter(x), logits.detach(), atol=1e-10)
     assert torch.allclose(layer_of(adapter).mean, plain.norm.mean, atol=1e-10)
     assert torch.allclose(layer_of(adapter).std, plain.norm.std, atol=1e-10)
-    assert len(adapter._learner.subject.norms) == 1
+    assert len(adapter._updater.adapted.norms) == 1
     assert adapter.unload().norm is net.again
 
 
@@ -188,8 +188,8 @@ def test_gradient_checkpoints_change_nothing():
 
 def test_features_are_not_kept_where_no_gradient_needs_them():
     adapter = delta_tta.adapt(conv_net(), "tema")
-    adapter._learner.observe(batches(1)[0])
-    for norm in adapter._learner.subject.norms.values():
+    adapter._updater.observe(batches(1)[0])
+    for norm in adapter._updater.adapted.norms.values():
         assert all(seen._x is None for seen in norm._pending.seen)
 
 

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from delta_tta.bench import Result
-from delta_tta.bench.trace import Trace
+from delta_tta.experiments import Result
+from delta_tta.experiments.trace import Trace
 from delta_tta.report import accuracy_over_stream, markdown
 from delta_tta.report.figures import trailing_mean
 from delta_tta.report.tables import arrow, mean_over_data

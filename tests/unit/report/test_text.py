@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from delta_tta.report.shown import Column, Number, Row, Table
 from delta_tta.report.text import FIELDS, csv, latex, markdown, missing, plain, signed
 
-WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+COMPONENTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 """No NUL: Python 3.10 cannot read it back."""
 
 TABLE = Table(
@@ -104,7 +104,7 @@ def test_nothing_is_said_about_runs_when_all_are_there():
     assert not re.search(r"(?<!\*) \*", markdown(table).replace("**", ""))
 
 
-@given(row=WORDS, column=WORDS, group=WORDS)
+@given(row=COMPONENTS, column=COMPONENTS, group=COMPONENTS)
 def test_markdown_has_as_many_cells_on_every_line(row, column, group):
     lines = md_lines(markdown(with_names(row, column, group)))
     assert {len(md_cells(line)) for line in lines} == {3}
@@ -145,7 +145,7 @@ def test_csv_has_a_line_for_each_number_unrounded():
     assert "\r" not in csv(TABLE)
 
 
-@given(row=WORDS, column=WORDS, group=WORDS, mean=st.floats(allow_nan=False, allow_infinity=False))
+@given(row=COMPONENTS, column=COMPONENTS, group=COMPONENTS, mean=st.floats(allow_nan=False, allow_infinity=False))
 def test_csv_gives_names_and_numbers_back(row, column, group, mean):
     table = Table("x", "t", (Column(column, group),), (Row(row, (Number(mean),)),))
     (line,) = csv_module.DictReader(io.StringIO(csv(table), newline=""))
@@ -178,7 +178,7 @@ def test_latex_without_groups_has_one_line_of_heads():
     assert len(tex_rows(text)) == 2
 
 
-@given(row=WORDS, column=WORDS, group=WORDS, title=WORDS)
+@given(row=COMPONENTS, column=COMPONENTS, group=COMPONENTS, title=COMPONENTS)
 def test_latex_is_balanced_whatever_the_names(row, column, group, title):
     text = latex(with_names(row, column, group, title, note=row))
     assert tex_depth(text) == 0

@@ -1,0 +1,1 @@
+"""Random views of images, for the methods and the training that want some."""

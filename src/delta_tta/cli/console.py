@@ -1,0 +1,123 @@
+"""How every command behaves: what it says where and in which colour, and with which exit code it ends."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from ..errors import DeltaError
+from ..experiments.local_engine import in_words
+from . import INTERRUPTED, TERMINATED, WRONG, Terminated
+
+FAILED = 1
+log = logging.getLogger("delta_tta")
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON; nothing else goes to the standard output.")
+]
+
+
+@dataclass(frozen=True)
+class Manner:
+    """What the user asked for: only results and errors, or all the details."""
+
+    quiet: bool = False
+    verbose: bool = False
+
+
+MANNER: ContextVar[Manner] = ContextVar("MANNER", default=Manner())  # noqa: B039  (it is frozen)
+"""Of the command that runs now."""
+
+
+def consoles() -> tuple[Console, Console]:
+    """Return (for results, for progress and messages); the second says nothing when quiet was asked for."""
+    return _console(stderr=False), _console(stderr=True, quiet=MANNER.get().quiet)
+
+
+def plain() -> bool:
+    """Whether the user wants no escape codes at all, not even on a terminal."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def _console(stderr: bool, quiet: bool = False) -> Console:
+    """Return a console with colour on a terminal or with FORCE_COLOR; it moves the cursor on a terminal only."""
+    own = sys.stderr if stderr else sys.stdout
+    live = own.isatty() and not plain() and not MANNER.get().verbose  # lines of a log would tear a progress bar
+    return Console(stderr=stderr, quiet=quiet, color_system=None if plain() else "auto", force_interactive=live)
+
+
+def say(text: str) -> None:
+    """Tell something that is not the result."""
+    consoles()[1].print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def complain(text: str) -> None:
+    """Tell an error, in one line, however quiet the user wants it."""
+    _console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """Print the result for machines: plain ASCII, and null where there is no number."""
+    typer.echo(json.dumps(_finite(value), indent=1, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextmanager
+def spoken() -> Iterator[None]:
+    """Turn whatever stops a command into one line and an exit code."""
+    try:
+        with _logging():
+            yield
+    except (typer.Exit, typer.Abort, BrokenPipeError):
+        raise
+    except KeyboardInterrupt as stop:
+        told = isinstance(stop, Terminated)
+        complain(f"delta-tta: {'told to end' if told else 'interrupted'}.")
+        raise typer.Exit(TERMINATED if told else INTERRUPTED) from None
+    except (DeltaError, ImportError) as error:
+        complain(f"delta-tta: {error}")
+        raise typer.Exit(WRONG) from None
+    except OSError as error:  # a full disk, a folder that may not be written
+        complain(f"delta-tta: {error}")
+        raise typer.Exit(FAILED) from None
+    except Exception as error:
+        if MANNER.get().verbose:
+            traceback.print_exc()
+        hint = "" if MANNER.get().verbose else "; run with --verbose to see the traceback."
+        complain(f"delta-tta: unexpected {' '.join(in_words(error).split())}{hint}")
+        raise typer.Exit(FAILED) from None
+
+
+@contextmanager
+def _logging() -> Iterator[None]:
+    """Show the log of the package as the user asked for; without a wish, Python shows warnings."""
+    manner, level, handler = MANNER.get(), log.level, logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    if manner.verbose:
+        log.addHandler(handler)
+    if manner.verbose or manner.quiet:
+        log.setLevel(logging.DEBUG if manner.verbose else logging.ERROR)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)

@@ -1,0 +1,256 @@
+"""The model under adaptation: what is swapped, frozen and trained in it, and how it gets its own self back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from weakref import WeakSet, WeakValueDictionary
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, ModelError
+from ..norms import AdaptiveNorm, NormSites, Phase
+from ..norms.statistics import at_least_float32, changed_since, follow
+from ..recipe import Recipe
+from ..registry import COMPONENTS
+from ..settings import Settings
+from .digests import architecture
+from .distributed import Ranks
+
+OTHER_NORMS = (nn.GroupNorm, nn.LayerNorm, nn.modules.instancenorm._InstanceNorm)
+
+_adapted: WeakSet[nn.Module] = WeakSet()
+_alive: WeakValueDictionary[int, AdaptedModel] = WeakValueDictionary()
+
+
+class AdaptedModel:
+    """Owns the swapped layers and the trained parameters, and remembers the source."""
+
+    def __init__(self, model: nn.Module, recipe: Recipe, settings: Settings, ranks: Ranks | None = None) -> None:
+        _check_kind(model, recipe)
+        if model in _adapted:
+            raise ModelError("The model is being adapted already; call unload() on its adapter first.")
+        self.model = model
+        self._settings = settings
+        self.phase = Phase()
+        self.phase.ranks = ranks
+        self._sites = NormSites(model)
+        self.parameters = _declared_parameters(model, recipe, self._sites)
+        _check(model, recipe, self._sites, self.parameters)
+        self.architecture = architecture(model)
+
+        self._training = {module: module.training for module in model.modules()}
+        self._requires_grad = {p: p.requires_grad for p in model.parameters()}
+        for other in _others():  # around a part of the model, or around more of it: it has changed these flags
+            self._training.update({m: mode for m, mode in other._training.items() if m in self._training})
+            self._requires_grad.update({p: on for p, on in other._requires_grad.items() if p in self._requires_grad})
+        self._types = {name: p.dtype for name, p in self.parameters.items()}
+        self._source = {name: p.detach().clone() for name, p in self.parameters.items()}
+        if recipe.statistics != "source":
+            kind = (
+                COMPONENTS[recipe.statistics].build
+                if recipe.standalone is None
+                else COMPONENTS[recipe.standalone].build.layers
+            )
+            self._sites.swap(kind, settings, self.phase)
+        _adapted.add(model)
+        _alive[id(self)] = self
+        self._wide = recipe.trains == "norms"
+        try:
+            trained = {p for one in _others() for p in one.parameters.values()}
+            for p in self._requires_grad:
+                p.requires_grad_(p in trained)
+            self._widen({name: p.detach() for name, p in self.parameters.items()})
+        except BaseException:
+            self.unload(keep=False)
+            raise
+        self._modules = list(model.modules())
+        self._writes = False  # whether the model changes its input in place
+        self._looked: set[bool] = set()  # whether that was looked at with gradients, and without
+        self.overwritten: str | None = None  # the name of a norm layer whose input the model changes afterwards
+
+    @property
+    def norms(self) -> dict[str, AdaptiveNorm]:
+        """The layers that stand in for the model's batch norms, by name."""
+        return self._sites.replacements
+
+    def __call__(self, x: Tensor) -> object:
+        """Run the model in eval mode, whatever mode a user left it in: dropout stays off."""
+        if any(module.training for module in self._modules):
+            self.model.eval()
+        if self._writes or x.is_inference():  # such tensors do not count how often they were changed
+            return self.model(x.clone())
+        if torch.is_grad_enabled() not in self._looked:
+            return self._run_first(x)
+        before = x._version
+        y = self.model(x)
+        if x._version != before:
+            self._writes = True
+            raise InputError(
+                "The model changed this batch in place, which it had not done before, so it cannot be run on it again. "
+                "Nothing was learnt from it. From now on the model gets a copy each time: give the batch once more, as "
+                "it was; or let the model copy its input before it changes it."
+            )
+        return y
+
+    def _run_first(self, x: Tensor) -> object:
+        """Run the model on a copy, and look at what it does to its own tensors and layers."""
+        copy = x.clone()
+        untouched = copy._version
+        met: list[tuple[str, Tensor, int | None]] = []
+        self.phase.met = met if self.parameters else None  # without a gradient nobody needs the features afterwards
+        try:
+            with self._sites.must_be_reached():
+                y = self.model(copy)
+        finally:
+            self.phase.met = None
+        self._writes = copy._version != untouched or not torch.equal(copy, x)  # changes through .data are not counted
+        changed = (name for name, features, before in met if changed_since(features, before))
+        self.overwritten = self.overwritten or next(changed, None)
+        self._looked.add(torch.is_grad_enabled())
+        return y
+
+    @property
+    def source(self) -> dict[str, Tensor]:
+        """The trained parameters as they were at first, by name."""
+        return self._source
+
+    @contextmanager
+    def wearing(self, values: Mapping[str, Tensor]) -> Iterator[None]:
+        """Let the model run with other values of the trained parameters; nothing is copied."""
+        own = {name: p.data for name, p in self.parameters.items()}
+        remembers = torch.is_autocast_cache_enabled()
+        torch.set_autocast_cache_enabled(False)  # it would answer with casts of other parameters
+        try:
+            for name, p in self.parameters.items():
+                p.data = values[name].to(p)
+            yield
+        finally:
+            torch.set_autocast_cache_enabled(remembers)
+            for name, p in self.parameters.items():
+                p.data = own[name]
+
+    def discard(self) -> None:
+        """Forget what the layers observed and not committed."""
+        for norm in self.norms.values():
+            norm.discard()
+
+    def reset(self) -> None:
+        """Bring back the source bit for bit."""
+        self.untrain()
+        for norm in self.norms.values():
+            norm.reset()
+
+    @torch.no_grad()
+    def untrain(self) -> None:
+        """Bring back the source's parameters; the layers' statistics stay."""
+        for name, p in self.parameters.items():
+            p.copy_(self._source[name])
+
+    def unload(self, keep: bool) -> nn.Module:
+        """Give the model back with its own layers: as the source, or with what was learnt, in eval mode."""
+        if not keep:
+            self.reset()
+        for name, p in self.parameters.items():
+            _give(p, p.data.to(self._types[name]))
+        if keep:
+            self._sites.bake()
+        self._sites.restore()
+        _adapted.discard(self.model)
+        _alive.pop(id(self), None)
+        still = {p: False for one in _others() for p in one._requires_grad}
+        still.update({p: True for one in _others() for p in one.parameters.values()})
+        for p, flag in self._requires_grad.items():
+            p.requires_grad_(still.get(p, flag))
+        for module, training in self._training.items():
+            module.training = training and not keep
+        return self.model
+
+    def move(self, fn: Callable[[Tensor], Tensor], move_modules: Callable[[], object]) -> None:
+        """Let the modules be moved by fn, and keep the digits that half precision would cost γ and β."""
+        before = {name: p.detach() for name, p in self.parameters.items()}
+        move_modules()
+        self._types = {name: fn(torch.empty(0, dtype=dtype)).dtype for name, dtype in self._types.items()}
+        self._widen({name: follow(fn, p) for name, p in before.items()})
+        self._source = {name: self._source[name].to(p.device) for name, p in self.parameters.items()}
+
+    def _widen(self, values: dict[str, Tensor]) -> None:
+        """Train γ and β of batch norms in float32 at least: in half precision a small step is no step."""
+        if self._wide and self._sites.originals:
+            for name, p in self.parameters.items():
+                _give(p, at_least_float32(values[name]))
+
+
+def _others() -> list[AdaptedModel]:
+    """Return all that have not been unloaded."""
+    return [one for ref in _alive.valuerefs() if (one := ref()) is not None]
+
+
+def _give(p: nn.Parameter, value: Tensor) -> None:
+    """Give a parameter another value, perhaps of another type; a gradient that a user left there gets that type."""
+    own, p.grad = p.grad, None
+    p.data = value
+    p.grad = None if own is None else own.to(value.dtype)
+
+
+def _declared_parameters(model: nn.Module, recipe: Recipe, sites: NormSites) -> dict[str, nn.Parameter]:
+    """γ and β of the batch norms; of the other norm layers where the model has no batch norm; or all parameters."""
+    if recipe.trains == "nothing":
+        return {}
+    if recipe.trains == "all":
+        return {name: p for name, p in model.named_parameters() if p.requires_grad and p.is_floating_point()}
+    layers: dict[str, nn.Module] = {**sites.originals}
+    if not layers:
+        layers = {name: m for name, m in model.named_modules() if isinstance(m, OTHER_NORMS)}
+    named = [(f"{name}.{part}", p) for name, m in layers.items() for part, p in m.named_parameters(recurse=False)]
+    first_names = {p: name for name, p in reversed(named)}  # layers may share a parameter
+    return {name: p for name, p in named if first_names[p] == name}
+
+
+def _check_kind(model: nn.Module, recipe: Recipe) -> None:
+    """Raise where the layers of a model, or of a part of it, cannot be replaced because they are layers no more."""
+    for name, module in model.named_modules():
+        graph = getattr(module, "graph", None) if isinstance(module, torch.fx.GraphModule) else None
+        if isinstance(module, torch.jit.ScriptModule):
+            # a part without batch norms, such as one that normalises the images, does no harm
+            adapts = recipe.statistics != "source" and _has_statistics(module)
+            if name and hasattr(module, "training") and not adapts:
+                continue
+            what = f"compiled by TorchScript ({type(module).__name__})"
+        elif type(module).__module__.startswith("torch.export.") or (
+            graph is not None and any(isinstance(node.target, torch._ops.OpOverload) for node in graph.nodes)
+        ):
+            what = "exported by torch.export"
+        else:
+            continue
+        raise ModelError(
+            f"{f'Layer {name!r}' if name else 'The model'} was {what}, so its layers can be neither replaced nor "
+            "trained. Give the nn.Module that it was made from; what unload(keep=True) returns can be compiled or "
+            "exported again."
+        )
+
+
+def _has_statistics(module: nn.Module) -> bool:
+    return any(name.endswith("running_mean") for name, _ in module.named_buffers())
+
+
+def _check(model: nn.Module, recipe: Recipe, sites: NormSites, parameters: dict[str, nn.Parameter]) -> None:
+    if any(isinstance(p, nn.parameter.UninitializedParameter) for p in model.parameters()):
+        raise ModelError("The model has lazy layers that were never run; run it once before adapting it.")
+    if any(p.is_inference() for p in model.parameters()):
+        raise ModelError("The model was made under torch.inference_mode() and cannot learn; make it outside.")
+    # 'tent' alone trains any norm layers; what else names statistics needs layers that have them
+    needs_batch_norm = recipe.statistics != "source" and (recipe.statistics != "bn" or recipe.trains == "nothing")
+    if needs_batch_norm and not sites.originals:
+        dot = "+dot" if recipe.reweighting == "dot" else ""
+        instead = f"{recipe.objective}{dot}" if recipe.objective and parameters else "source"
+        raise ModelError(
+            f"Method '{recipe}' renews the statistics of batch norm layers, and the model has none. "
+            f"Write '{instead}' instead."
+        )
+    if recipe.objective is not None and not parameters:
+        raise ModelError(
+            f"Method '{recipe}' trains the weight and bias of norm layers, and the model has none. "
+            f"Write '{'tema' if sites.originals else 'source'}' instead."
+        )

@@ -1,0 +1,186 @@
+"""The guard at work: garbage never enters the state, and a collapse is undone.
+
+How a collapse shows without labels. Training moves γ and β a little, so a healthy model answers nearly as it would with
+the source's parameters and the statistics of now. That holds whatever fills the view: where one class stays for
+minutes, both say so. Parameters that run away make the two disagree. Asking costs a forward pass, so it is done at the
+batches 2, 4, 8, … and then at one in `every`.
+
+What is done. The state goes back to where it was when the two last agreed, or, if that was tried already, to the
+source; the batch is answered from there and not learnt from; and from then on the learning rate is `cooling` times what
+it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..engine import state as states
+from ..norms.layers import MovingAverage
+from ..settings import Settings
+from .blank import SHOWS_NOTHING, BlankDetector
+from .limits import Guard
+from .proportion import FeatureRange
+
+if TYPE_CHECKING:
+    from ..engine.schedules import Every
+    from ..engine.step import Updater
+
+log = logging.getLogger("delta_tta")
+
+
+def monitor_of(settings: Settings, updater: Updater, schedule: Every) -> Monitor | None:
+    """Set the guard that the settings ask for."""
+    guard = Guard() if settings.guard == "on" else settings.guard
+    return Monitor(guard, updater, schedule) if isinstance(guard, Guard) else None
+
+
+class Monitor:
+    """The guard of one adapter at work.
+
+    Everything it counts is counted in batches and over all ranks together, so that ranks that adapt as one come to the
+    same verdict at the same batch.
+    """
+
+    def __init__(self, guard: Guard, updater: Updater, schedule: Every) -> None:
+        self.guard = guard
+        self._updater, self._schedule = updater, schedule
+        self._usual: FeatureRange | None = None
+        self._blanks = BlankDetector(updater.adapted, guard.alike)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.refused = 0
+        self.rollbacks = 0
+        self._good: dict[str, Any] | None = None  # the state when the two last agreed
+        self._batches = 0
+        self._next = 2  # the batch from which on they are compared again: at the first nothing is trained
+        self._compared = self._agreed = 0
+
+    def mark(self) -> dict[str, Any]:
+        """Return what was counted before a batch."""
+        return dict(vars(self))
+
+    @contextmanager
+    def undone_if_it_fails(self, mark: Mapping[str, Any]) -> Iterator[None]:
+        """Forget, where a batch fails, that it was ever counted."""
+        try:
+            yield
+        except BaseException:
+            vars(self).update(mark)
+            raise
+
+    def check(self, x: Tensor, logits: Tensor) -> str | None:
+        """Look at a batch before it is answered; if the model has collapsed, roll back and say so in words."""
+        updater = self._updater
+        if not updater.adapted.parameters:
+            return None
+        self._batches += 1
+        if self._batches < self._next or self._blanks.found(self._size(x), lambda: updater.logits_of_source(x)):
+            return None  # what a model makes of blank frames tells nothing about it
+        self._compare(x, logits)
+        if self._compared < self.guard.samples:
+            return None
+        share = self._agreed / self._compared
+        self._compared = self._agreed = 0
+        self._next = self._batches + min(self._batches, self.guard.every)
+        if share >= self.guard.agreement:
+            self._good = states.capture(updater, self._schedule)
+            return None
+        log.warning(
+            "delta-tta: collapse at batch %d: the adapted model agrees with the one before training on %.0f %% of "
+            "the samples",
+            self._batches, 100 * share,
+        )  # fmt: skip
+        return self._roll_back()
+
+    @torch.no_grad()
+    def _compare(self, x: Tensor, logits: Tensor) -> None:
+        with self._updater._phase("replaying"):  # where averages have yet to start, with what they would start from
+            reference = self._updater.logits_of_reference(x)
+        same = (logits.detach().argmax(1) == reference.argmax(1)).sum()
+        counts: list[Tensor | None] = [torch.stack([same.float(), same.new_tensor(len(x)).float()])]
+        if self._updater.ranks is not None:
+            counts = self._updater.ranks.add(counts)
+        assert counts[0] is not None
+        agreed, compared = (int(n) for n in counts[0].tolist())
+        self._agreed += agreed
+        self._compared += compared
+
+    def _roll_back(self) -> str:
+        good, self._good = self._good, None  # it is tried once: the model may have been sliding already
+        self.rollbacks += 1
+        self._updater.reset()
+        where = "the source"
+        if good is not None:
+            states.restore({**good, "cache": self._schedule.cache}, self._updater, self._schedule)
+            where = "the last good state"
+        self.cool()
+        log.warning("delta-tta: rolled back to %s; learning on at %g times the learning rate", where, self._rate)
+        return f"collapse: rolled back to {where}"
+
+    @property
+    def _rate(self) -> float:
+        return self.guard.cooling**self.rollbacks
+
+    def cool(self) -> None:
+        """Let the optimizer learn at the rate that the rollbacks have left."""
+        optimizer = self._updater.optimizer
+        for group in optimizer.param_groups if optimizer is not None else ():
+            group["lr"] = self._updater.settings.lr * self._rate
+
+    def refuse(self, why: str) -> None:
+        """Count a batch that was not learnt from because something about it is wrong."""
+        self.refused += 1
+        if self.refused & (self.refused - 1) == 0:  # the 1st, 2nd, 4th, 8th …: a dead camera must not fill the log
+            log.warning("delta-tta: a batch was answered but not learnt from (%s); %d so far", why, self.refused)
+
+    def garbage(self, samples: int, of_source: Callable[[], Tensor]) -> str | None:
+        """Say in words why nothing is to be learnt from a batch, if so: no corruption is like this.
+
+        Args:
+            samples: how many there are, on all ranks.
+            of_source: runs the source on it.
+        """
+        return self._out_of_proportion() or (SHOWS_NOTHING if self._blanks.found(samples, of_source) else None)
+
+    def _size(self, x: Tensor) -> int:
+        if self._updater.ranks is None:
+            return len(x)
+        (everybodys,) = self._updater.ranks.add([torch.tensor(float(len(x)), device=x.device)])
+        assert everybodys is not None
+        return int(everybodys)
+
+    @torch.no_grad()
+    def _out_of_proportion(self) -> str | None:
+        """Whether the first layer met features out of all proportion."""
+        norm = next(iter(self._updater.adapted.norms.values()), None)
+        if not isinstance(norm, MovingAverage):
+            return None
+        seen = norm.seen
+        if seen is None or norm.source.running_mean is None:
+            return None
+        if self._usual is None:
+            inherited = norm.inherited()
+            assert inherited is not None
+            self._usual = FeatureRange(*inherited, self.guard.reach)
+        return self._usual.left_by(*seen)
+
+    def memory(self) -> dict[str, Any]:
+        """Return what must be saved."""
+        counts = [self.refused, self.rollbacks, self._batches, self._next, self._compared, self._agreed]
+        return {"counts": counts, "good": self._good}
+
+    def remember(self, memory: dict[str, Any]) -> None:
+        """Go on from what was saved; where that was without a guard, from nothing."""
+        self.reset()
+        if memory:
+            self.refused, self.rollbacks, self._batches, self._next, self._compared, self._agreed = memory["counts"]
+            self._good = memory["good"]
+            self.cool()

@@ -1,0 +1,38 @@
+"""Base of the learners that augment images, train all parameters and run the model with several sets of them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..augmentations.pixels import Pixels
+from ..engine.model import AdaptedModel
+from ..engine.step import Updater
+from ..errors import ModelError
+from ..recipe import Recipe
+from ..settings import Settings
+
+
+class StandaloneUpdater(Updater):
+    """A learner of its own kind, behind the contract of all."""
+
+    learns = True
+
+    def __init__(self, adapted: AdaptedModel, recipe: Recipe, settings: Settings) -> None:
+        super().__init__(adapted, recipe, settings)
+        self._pixels = Pixels(adapted.model, settings)
+        half = [name for name, p in adapted.parameters.items() if p.dtype in (torch.float16, torch.bfloat16)]
+        if half:
+            raise ModelError(
+                f"Method '{recipe}' trains all parameters, and in half precision ({half[0]}) its steps would be "
+                "rounded away. Give the model in float32, and run it under torch.autocast."
+            )
+
+    def _logits(self, x: Tensor) -> Tensor:
+        """Run the model; autocast may not answer with weights it remembers from another set of parameters."""
+        remembers = torch.is_autocast_cache_enabled()
+        torch.set_autocast_cache_enabled(False)
+        try:
+            return super()._logits(x)
+        finally:
+            torch.set_autocast_cache_enabled(remembers)

@@ -1,0 +1,14 @@
+"""The paper's tables and figures, each by its name."""
+
+from .appendix import APPENDIX
+from .assemble import Shelf, exhibit
+from .benchmarks import BENCHMARKS, Benchmark, benchmark
+from .figures import FIGURES
+from .spec import ExhibitSpec
+from .tables import TABLES
+
+_ALL: tuple[ExhibitSpec, ...] = (*TABLES, *APPENDIX, *FIGURES)
+EXHIBITS: dict[str, ExhibitSpec] = {spec.id: spec for spec in _ALL}
+"""In the order of the paper."""
+
+__all__ = ["BENCHMARKS", "EXHIBITS", "Benchmark", "ExhibitSpec", "Shelf", "benchmark", "exhibit"]

@@ -1,0 +1,318 @@
+"""Where the paper's experiments can be run: its own data, the embedded images, or CIFAR-100 corrupted on the fly."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..corruptions.constants import TYPES, VALIDATION
+from ..data.sources import how_to_get
+from ..errors import SettingError, nearest
+from ..experiments.experiment import CLEAN, FAMILIES, Cell, Kind, Order, Place
+from ..models.load import architecture_of
+from ..streams import StreamSpec
+
+SEEDS = (2020, 2021, 2022, 2023)
+"""The four that the paper names in Table 13; how many runs its other tables average is not said. We take these."""
+SLOW = ("cotta", "memo", "tta")
+KINDS: Mapping[str, Kind] = {
+    "cifar100": "cifar",
+    "cifar100-c": "cifar-c",
+    "imagenet-c": "imagenet-c",
+    "imagenet-r": "imagenet-r",
+    "ytbb-sub": "video",
+}
+"""What lies at --data."""
+WEIGHTS = {
+    "cifar100-c": "RobustBench (https://robustbench.github.io) publishes AugMix's as Hendrycks2020AugMix_ResNeXt, for "
+    "CIFAR-100 under corruptions; `--on cifar100` has weights of its own.",
+    "ytbb-sub": "Give a ResNet-18 of torchvision's, trained on its 21 classes, as .safetensors or a torch checkpoint; "
+    "`delta-tta train` makes one.",
+}
+"""Where those come from that none come with."""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What an experiment of the paper becomes in one place.
+
+    Attributes:
+        name: as in `--on`.
+        stands_for: the data set of the paper whose numbers stand beside ours.
+        place: images and model.
+        batch: B of most experiments; `study` that of the studies of batch size and severity.
+        study: see above.
+        corruptions: over which results are averaged.
+        validation: those for choosing settings.
+        seeds: over which results are averaged, too.
+        slow_samples: CoTTA, MEMO and TTA meet only so many samples of each stream, from its beginning; None for all.
+        architectures: label → (model, weights) of Figure 4.
+        words: what of the paper's setting it is.
+        samples: every method meets only so many samples of each stream, to try a command out; None for all.
+    """
+
+    name: str
+    stands_for: str
+    place: Place
+    batch: int
+    study: int
+    words: str
+    corruptions: tuple[str, ...] = TYPES
+    validation: tuple[str, ...] = VALIDATION
+    seeds: tuple[int, ...] = SEEDS
+    slow_samples: int | None = None
+    architectures: tuple[tuple[str, str, str | None], ...] = ()
+    samples: int | None = None
+
+    @property
+    def corrupted(self) -> bool:
+        """Whether its images come in several corruptions."""
+        return self.corruptions != (CLEAN,)
+
+    @property
+    def has_clean(self) -> bool:
+        """Whether clean images of the same kind are at hand."""
+        return self.place.data in ("demo", "cifar") or self.place.clean is not None
+
+    def full(self) -> Benchmark:
+        """Return it with everything: all corruptions, all seeds, all images."""
+        if not self.corrupted:
+            return self
+        return dataclasses.replace(
+            self,
+            corruptions=TYPES,
+            validation=VALIDATION,
+            seeds=SEEDS,
+            slow_samples=None,
+            words=f"{self.words.partition(';')[0]}; all 15 corruptions, four seeds, whole streams",
+        )
+
+    def cells(self, when: Mapping[str, Any]) -> list[Cell]:
+        """Return the cells of one number: over the corruptions and the seeds, unless the conditions name them.
+
+        Args:
+            when: method, scenario (a `StreamSpec`); and where they differ from the usual, batch ("study" or a number),
+                severity, corruptions, seeds, order ("continual", "mixed"), settings, statistics, model, domain (a
+                corruption of which the number is, whatever the order).
+        """
+        batch = when.get("batch", self.batch)
+        order: Order = when.get("order", "each")
+        corruptions = when.get("corruptions", self.corruptions)
+        if corruptions == "validation":
+            corruptions = self.validation
+        if "domain" in when and order == "each":  # without a reset, a domain is part of the whole
+            corruptions = (when["domain"],)
+        seeds = when.get("seeds", self.seeds)
+        if when["scenario"].scenario == "natural":
+            seeds = seeds[:1]  # there is one order
+        place = self.place
+        if "model" in when:
+            model, weights = when["model"]
+            place = dataclasses.replace(place, model=model, weights=weights)
+        if order != "each" and len(corruptions) == 1:
+            order = "each"  # with one corruption there is no shift
+        return [
+            Cell(
+                place,
+                when["method"],
+                dataclasses.replace(when["scenario"], seed=seed),
+                names,
+                order,
+                when.get("severity", 5),
+                self.study if batch == "study" else batch,
+                tuple(when.get("settings", {}).items()),
+                when.get("statistics", False),
+                self._samples(when["method"]),
+            )
+            for seed in seeds
+            for names in ([(name,) for name in corruptions] if order == "each" else [tuple(corruptions)])
+        ]
+
+    def _samples(self, method: str) -> int | None:
+        bounds = [self.samples, self.slow_samples if method in SLOW else None]
+        return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def demo(given: Given) -> Benchmark:
+    """The embedded images."""
+    model, weights, name = _cifar_model(given, "resnet20-cifar10")
+    return Benchmark(
+        "demo",
+        "CIFAR100-C",
+        Place("demo", None, model, weights, "cifar10-c"),
+        batch=64,
+        study=64,
+        words=f"2,000 embedded CIFAR-10 test images, {name}, B = 64; gaussian noise and motion blur of the 15 "
+        "corruptions, two seeds, the first 250 samples of a stream for CoTTA, MEMO and TTA",
+        corruptions=("gaussian_noise", "motion_blur"),
+        validation=("speckle_noise", "gaussian_blur"),
+        seeds=SEEDS[:2],
+        slow_samples=250,
+        architectures=((name, model, weights),),
+    )
+
+
+def cifar100(given: Given) -> Benchmark:
+    """Clean CIFAR-100, corrupted on the fly."""
+    model, weights, name = _cifar_model(given, "resnet20-cifar100")
+    return Benchmark(
+        "cifar100",
+        "CIFAR100-C",
+        Place("cifar", _needed("cifar100", given.data), model, weights, "cifar100-c"),
+        batch=200,
+        study=128,
+        words=f"CIFAR-100 test images corrupted on the fly, {name} (the paper: CIFAR100-C, ResNeXt-29); one "
+        "corruption of each family (gaussian noise, motion blur, fog, jpeg), one seed; CoTTA: first 1,000 samples",
+        corruptions=FAMILIES,
+        seeds=SEEDS[:1],
+        slow_samples=1000,
+        architectures=((name, model, weights),),
+    )
+
+
+def cifar100_c(given: Given) -> Benchmark:
+    """The published CIFAR-100-C."""
+    there, own = _needed("cifar100-c", given.data), str(_given("cifar100-c", given.weights))
+    clean = None if given.clean is None else str(given.clean)
+    return Benchmark(
+        "cifar100-c",
+        "CIFAR100-C",
+        Place("cifar-c", there, "resnext29", own, "cifar100-c", clean=clean),
+        batch=200,
+        study=128,
+        words="CIFAR-100-C and ResNeXt-29, the paper's setting",
+        architectures=(("ResNeXt-29", "resnext29", own),),
+    )
+
+
+def imagenet_c(given: Given) -> Benchmark:
+    """The published ImageNet-C."""
+    own = str(given.weights) if given.weights else "IMAGENET1K_V1"
+    others = ("resnet18", "resnet101", "wide_resnet50_2", "densenet121")
+    clean = None if given.clean is None else str(given.clean)
+    there = _needed("imagenet-c", given.data)
+    return Benchmark(
+        "imagenet-c",
+        "ImageNet-C",
+        Place("imagenet-c", there, "torchvision:resnet50", own, "imagenet-c", clean=clean),
+        batch=64,
+        study=64,
+        words="ImageNet-C and torchvision's ResNet-50, the paper's setting",
+        architectures=(
+            ("resnet50", "torchvision:resnet50", own),
+            *((name, f"torchvision:{name}", "IMAGENET1K_V1") for name in others),
+        ),
+    )
+
+
+def imagenet_r(given: Given) -> Benchmark:
+    """The published ImageNet-R."""
+    own = str(given.weights) if given.weights else "IMAGENET1K_V1"
+    return Benchmark(
+        "imagenet-r",
+        "ImageNet-R",
+        Place("imagenet-r", _needed("imagenet-r", given.data), "torchvision:resnet50", own, "imagenet-r"),
+        batch=64,
+        study=64,
+        words="ImageNet-R and torchvision's ResNet-50, the paper's setting",
+        corruptions=(CLEAN,),
+    )
+
+
+def ytbb(given: Given) -> Benchmark:
+    """The frames of YTBB-sub, listed in a manifest."""
+    there, own = _needed("ytbb-sub", given.data), str(_given("ytbb-sub", given.weights))
+    return Benchmark(
+        "ytbb-sub",
+        "YTBB-sub",
+        Place("video", there, "torchvision:resnet18", own, "ytbb-sub"),
+        batch=200,
+        study=200,
+        words="YTBB-sub, whole videos in four random orders, a ResNet-18 of yours",
+        corruptions=(CLEAN,),
+    )
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the user says of a ground: where the images are, weights for its network, and clean images."""
+
+    data: Path | None = None
+    weights: Path | None = None
+    clean: Path | None = None
+
+
+BENCHMARKS: Mapping[str, Callable[[Given], Benchmark]] = {
+    "demo": demo,
+    "cifar100": cifar100,
+    "cifar100-c": cifar100_c,
+    "imagenet-c": imagenet_c,
+    "imagenet-r": imagenet_r,
+    "ytbb-sub": ytbb,
+}
+
+
+def benchmark(
+    name: str,
+    path: Path | None = None,
+    weights: Path | None = None,
+    full: bool = False,
+    clean: Path | None = None,
+    samples: int | None = None,
+) -> Benchmark:
+    """Return the ground of this name.
+
+    Args:
+        name: one of `BENCHMARKS`.
+        path: where its data is.
+        weights: a file for its model.
+        full: everything: all corruptions, seeds and images.
+        clean: where clean images are, for the grounds whose own are all corrupted.
+        samples: only so many of each stream, from its beginning.
+    """
+    if name not in BENCHMARKS:
+        raise SettingError(f"Unknown ground {name!r}.{nearest(name, BENCHMARKS)}")
+    if clean is not None and name not in ("cifar100-c", "imagenet-c"):
+        raise SettingError(f"'{name}' takes no clean images (--clean): that is for 'cifar100-c' and 'imagenet-c'.")
+    found = BENCHMARKS[name](Given(path, weights, clean))
+    found = found.full() if full else found
+    if samples is None:
+        return found
+    return dataclasses.replace(found, samples=samples, words=f"{found.words}; the first {samples} samples of a stream")
+
+
+def _cifar_model(given: Given, embedded: str) -> tuple[str, str | None, str]:
+    """Return model, weights and what to call them: the embedded network, or the one a file of weights is for."""
+    if given.weights is None:
+        return embedded, None, "our ResNet-20"
+    model = architecture_of(given.weights)
+    return model, str(given.weights), f"{model} ({given.weights.name})"
+
+
+def _needed(name: str, path: Path | None) -> str:
+    if path is None:
+        raise SettingError(
+            f"Expected where the data for '{name}' is (--data PATH), but there is none. {how_to_get(KINDS[name])}"
+        )
+    return str(path)
+
+
+def _given(name: str, weights: Path | None) -> Path:
+    if weights is None:
+        raise SettingError(
+            f"Expected the weights of the network for '{name}' (--weights FILE): none come with it. {WEIGHTS[name]}"
+        )
+    return weights
+
+
+def four() -> dict[str, StreamSpec]:
+    """Return the scenarios of the ablations (tables 9 and 10)."""
+    return {
+        "IS+CB": StreamSpec("IS+CB"),
+        "DS+CB": StreamSpec("DS+CB", rho=0.5),
+        "IS+CI": StreamSpec("IS+CI", pi=0.1),
+        "DS+CI": StreamSpec("DS+CI", rho=0.5, pi=0.05),
+    }

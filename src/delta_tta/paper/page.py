@@ -1,0 +1,81 @@
+"""The page of a store: the paper's exhibits as far as they were run, and whatever else is there."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import delta_tta
+
+from ..experiments.store import Store
+from ..report.runs import exhibits_of
+from ..report.shown import Exhibit, Report, shows_something
+from . import EXHIBITS
+from .assemble import Shelf, exhibit, signature
+from .benchmarks import BENCHMARKS, Benchmark, Given
+
+
+def report_of(benchmark: Benchmark, exhibits: Sequence[Exhibit], store: Store, keys: Collection[str]) -> Report:
+    """Return the page of exhibits that were made."""
+    first = [one for one in exhibits if one.id == "stream"]  # the quickest to read comes first
+    others = [one for one in exhibits if one.id != "stream"]
+    shown = tuple(one for one in (*first, *others) if shows_something(one))
+    return Report("DELTA, reproduced", f"On {benchmark.words}.", shown, _about(store, keys))
+
+
+def store_report(store: Store) -> Report:
+    """Return the page of everything in a store: by ground where its cells are the paper's, else as plain tables."""
+    runs = [(key, cell, result) for key, cell, result in store.results()]
+    places = {(cell.place.data, cell.place.model) for _, cell, _ in runs}
+    used: set[tuple[object, ...]] = set()
+    exhibits: list[Exhibit] = []
+    words = []
+    for base in (benchmark for place in sorted(places) for benchmark in _grounds(*place)):
+        left = dict(EXHIBITS)
+        for benchmark in (base.full(), base):  # the whole of it where it was run
+            shelf = Shelf(store, benchmark)
+            cells = {name: spec.cells(benchmark) for name, spec in left.items() if not spec.why_not(benchmark)}
+            if benchmark != base:  # what is the same on both is no sign of the whole
+                cells = {name: own for name, own in cells.items() if set(own) != set(left[name].cells(base))}
+            there = [name for name, own in cells.items() if own and all(shelf.result(cell) is not None for cell in own)]
+            used |= {signature(cell) for name in there for cell in cells[name]}
+            exhibits += [exhibit(left.pop(name), shelf) for name in there]
+            words += [benchmark.words] if there else []
+    rest = [(cell, result) for _, cell, result in runs if signature(cell) not in used]
+    keys = {cell: key for key, cell, _ in runs}
+    exhibits += exhibits_of(rest, lambda cell: store.trace(keys[cell]))
+    lead = f"{len(runs)} runs in {store.path.name}."
+    if words:
+        lead = f"On {'; and on '.join(words)}{f'; and {len(rest)} other runs' if rest else ''}."
+    ordered = sorted(exhibits, key=lambda one: one.id != "stream")
+    shown = tuple(one for one in ordered if shows_something(one))
+    return Report("Test-time adaptation, measured", lead, shown, _about(store, [key for key, _, _ in runs]))
+
+
+def _grounds(data: str, model: str) -> list[Benchmark]:
+    """Return the grounds with such data, with this model, wherever the files lie."""
+    found = []
+    for name, make in BENCHMARKS.items():
+        benchmark = make(Given(Path("-"), None if name in ("demo", "cifar100") else Path("-")))
+        if benchmark.place.data == data:
+            other = benchmark.place.model != model
+            place = dataclasses.replace(benchmark.place, model=model) if other else benchmark.place
+            words = benchmark.words.replace("our ResNet-20", model) if other else benchmark.words
+            found.append(dataclasses.replace(benchmark, place=place, words=words))
+    return found
+
+
+def _about(store: Store, keys: Collection[str]) -> dict[str, str]:
+    runs = [result for _, _, result in store.results(keys)]
+    versions = sorted({f"{name} {version}" for r in runs for name, version in r.about["versions"].items()})
+    return {
+        "Runs": f"{len(runs)}, {sum(r.samples for r in runs):,} predictions",
+        "Compute": f"{sum(r.seconds for r in runs) / 60:.0f} minutes of one process",
+        "Networks": "; ".join(sorted({f"{r.about['model']} ({r.about['weights']})" for r in runs})),
+        "Input normalisation": "; ".join(sorted({r.about["normalisation"] for r in runs})),
+        "Metric": "mean of the per-class accuracies, %; answers before each update",
+        "Made with": ", ".join(versions) or f"delta-tta {delta_tta.__version__}",
+        "Machine": platform.machine(),
+    }

@@ -1,0 +1,55 @@
+"""Base of the words that change the answer, not the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from ..engine.distributed import Ranks
+from ..registry import State
+from ..settings import Settings
+
+
+class Postprocess:
+    """Turns a batch and its logits into the logits that the caller gets; learning never sees these.
+
+    Attributes:
+        compares: whether the answer to a sample depends on the others of its batch.
+        least_classes: which it can work with.
+        reads_features: whether it needs the features of the run that made the logits.
+        runs_parts: whether it runs the model on a part of the batch.
+        synchronises: whether the ranks of torch.distributed may answer together.
+        bakes: whether a plain model may leave it behind.
+        ranks: the processes whose batches count as one.
+        memory: what is remembered between batches; empty means: as new.
+        pending: what will be remembered if the batch is learnt from.
+    """
+
+    compares = False
+    least_classes = 1
+    reads_features = False
+    runs_parts = False
+    synchronises = False
+    bakes = False
+    ranks: Ranks | None = None
+
+    def __init__(self, model: nn.Module, settings: Settings) -> None:
+        self.settings = settings
+        self.memory: State = {}
+        self.pending: State | None = None
+
+    def commit(self) -> None:
+        """Remember the batch that was answered last."""
+        self.memory, self.pending = self.memory if self.pending is None else self.pending, None
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.memory, self.pending = {}, None
+
+    def __call__(self, x: Tensor, logits: Tensor, run: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return new logits, (B, K); `run` answers other images with the model as it is."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Leave the model as it was."""

@@ -1,0 +1,306 @@
+"""What a state file holds, and which it refuses."""
+
+import copy
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import delta_tta
+from delta_tta import StateError
+from delta_tta.engine.digests import architecture, checksum
+from delta_tta.engine.state import seal
+from nets import SharedNorm, batches, conv_net, flat_net, group_norm, volume_net
+from sentences import METHODS, assert_same_state, make, saved_and_loaded, stream
+
+
+def adapter_with_state(**settings):
+    adapter = delta_tta.adapt(conv_net(), "tent+delta", "cifar10-c", **settings)
+    for x in batches(3):
+        adapter(x)
+    return adapter, adapter.state_dict()
+
+
+def size_of(state):
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return buffer.tell()
+
+
+def test_the_state_is_kilobytes_and_not_the_model():
+    net = conv_net()
+    net.insert(9, torch.nn.Sequential(torch.nn.Linear(16, 4096), torch.nn.Linear(4096, 16)))
+    adapter = delta_tta.adapt(net, "tent+delta", "cifar10-c")
+    adapter(batches(1)[0])
+    assert size_of(net.state_dict()) > 500_000
+    assert size_of(adapter.state_dict()) < 30_000
+
+
+def test_a_state_is_a_copy():
+    adapter, state = adapter_with_state()
+    kept = {k: v.clone() for k, v in state["parameters"].items()}
+    mean = state["statistics"]["1"]["mean"].clone()
+    moment = state["optimizer"]["1.weight"]["exp_avg"].clone()
+    for x in batches(3, seed=1):
+        adapter(x)
+    assert all(torch.equal(state["parameters"][k], kept[k]) for k in kept)
+    assert torch.equal(state["statistics"]["1"]["mean"], mean)
+    adapter.load_state_dict(state)
+    for x in batches(3, seed=1):
+        adapter(x)
+    assert torch.equal(state["statistics"]["1"]["mean"], mean)
+    assert torch.equal(state["optimizer"]["1.weight"]["exp_avg"], moment)
+
+
+def test_a_state_travels_between_foreground_and_background():
+    _, state = adapter_with_state()
+    other = delta_tta.adapt(conv_net(), "tent+delta", "cifar10-c", background=True)
+    other.load_state_dict(state)
+    assert other.signals.samples == 36
+
+
+def damage(path, value):
+    def apply(state):
+        *parents, last = path
+        for key in parents:
+            state = state[key]
+        if value is KeyError:
+            del state[last]
+        else:
+            state[last] = value
+
+    return apply
+
+
+DAMAGES = [
+    (damage(["format"], "something else"), "saved by an adapter"),
+    (damage(["format"], KeyError), "saved by an adapter"),
+    (damage(["method"], "pl+delta"), "make one with adapt"),
+    (damage(["settings", "lr"], 7.0), "lr=7.0 (here 0.001)"),
+    (damage(["settings"], KeyError), "damaged"),
+    (damage(["parameters", "1.weight"], torch.ones(9)), "another model"),
+    (damage(["parameters", "1.weight"], KeyError), "another model"),
+    (damage(["parameters", "1.weight"], 3), "damaged"),
+    (damage(["parameters"], KeyError), "damaged"),
+    (damage(["statistics", "99"], {"mean": torch.ones(8), "std": torch.ones(8)}), "another model"),
+    (damage(["statistics", "1"], {"mean": torch.ones(8)}), "another model"),
+    (damage(["optimizer", "1.weight", "exp_avg"], torch.ones(3)), "another model"),
+    (damage(["optimizer", "1.weight", "exp_avg"], KeyError), "another model"),
+    (damage(["settings", "from_the_future"], 1), "from_the_future=1 (here None)"),
+    (damage(["reweighting", "z"], torch.ones(3)), "damaged"),
+    (damage(["step"], "many"), "damaged"),
+    (damage(["objective"], None), "damaged"),
+    (damage(["cache"], 5), "damaged"),
+    (damage(["classes"], "five"), "damaged"),
+    (damage(["model"], KeyError), "damaged"),
+]
+
+
+@pytest.mark.parametrize(("change", "teaches"), DAMAGES)
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(change, teaches):
+    """Also where the checksum is right, as someone has made it anew."""
+    adapter, state = adapter_with_state()
+    before = adapter.state_dict()
+    change(state)
+    with pytest.raises(StateError) as error:
+        adapter.load_state_dict(seal(state))
+    assert teaches in str(error.value)
+    assert_same_state(adapter.state_dict(), before)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(change for change, _ in DAMAGES),
+        damage(["samples"], 37),
+        damage(["step"], 3.0),
+        damage(["settings", "background"], True),
+        damage(["checksum"], "0" * 64),
+        damage(["checksum"], KeyError),
+        damage(["something"], "more"),
+        damage(["something"], {1, 2}),
+        damage([5], "a key that is no text"),
+        lambda state: state["parameters"]["1.weight"].view(torch.uint8)[0].bitwise_xor_(1),
+        lambda state: state["reweighting"].update(z=state["reweighting"]["z"].half()),
+        lambda state: state["parameters"].update({"1.bias": state["parameters"]["1.bias"].view(2, 4)}),
+        lambda state: state["optimizer"].update(
+            {"1.bias": state["optimizer"]["1.weight"], "1.weight": state["optimizer"]["1.bias"]}
+        ),
+        lambda state: state["reweighting"].update(z=state["reweighting"]["z"].to("meta")),
+        lambda state: state["reweighting"].update(z=state["reweighting"]["z"].to_sparse()),
+    ],
+)
+def test_a_state_that_was_changed_is_refused_and_changes_nothing(change):
+    adapter, state = adapter_with_state()
+    before = adapter.state_dict()
+    change(state)
+    with pytest.raises(StateError, match=r"damaged.*load an intact copy"):
+        adapter.load_state_dict(state)
+    assert_same_state(adapter.state_dict(), before)
+
+
+def test_a_state_of_the_first_format_is_refused():
+    adapter, state = adapter_with_state()
+    del state["checksum"], state["model"]
+    state["format"] = "delta-tta state 1"
+    with pytest.raises(StateError, match=r"\('delta-tta state 6'\), but found 'delta-tta state 1'"):
+        adapter.load_state_dict(state)
+
+
+def test_a_state_of_the_second_format_is_refused():
+    adapter, state = adapter_with_state()
+    del state["shares"], state["filter"]
+    state = seal({**state, "format": "delta-tta state 2", "pace": {}})
+    with pytest.raises(StateError, match=r"\('delta-tta state 6'\), but found 'delta-tta state 2'"):
+        adapter.load_state_dict(state)
+
+
+def test_the_checksum_is_of_what_a_state_says_not_of_how_it_is_kept():
+    adapter, state = adapter_with_state(update="slow", length=64)
+    turned = {key: state[key] for key in reversed(state)}
+    turned["cache"] = turned["cache"].to(memory_format=torch.channels_last)
+    adapter.load_state_dict(turned)
+    assert seal(turned)["checksum"] == state["checksum"]
+    values = [None, 0, 0.0, False, "", [], {}, "0", [0], [[0]], {"0": 0}, torch.zeros(1), torch.zeros(1, 1)]
+    values += [torch.zeros(()), torch.zeros(0), torch.zeros(1).bfloat16(), torch.zeros(2).half(), {"": ["", ""]}]
+    values += [{"": [""]}, {"a": {"b": 1}, "c": 2}, {"a": {"b": 1, "c": 2}}, torch.ones(1, dtype=torch.bool)]
+    assert len({checksum({"x": value}) for value in values}) == len(values)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_architecture_is_that_of_the_model_as_it_was_given(method):
+    net = conv_net()
+    given = architecture(net)
+    adapter = make(method, net=net)
+    assert adapter.state_dict()["model"] == given
+    for x in stream(2):
+        adapter(x)
+    assert adapter.state_dict()["model"] == given
+    assert copy.deepcopy(adapter).double().state_dict()["model"] == given
+    assert architecture(adapter.unload()) == given
+
+
+def test_the_architecture_knows_neither_values_nor_types_nor_modes():
+    given = architecture(conv_net())
+    assert given.startswith("Sequential, 11 modules, 1,501 parameters, ")
+    assert architecture(conv_net(seed=1).double().eval().requires_grad_(False)) == given
+    assert architecture(conv_net().to("meta")) == given
+    code = "import nets, delta_tta.engine.digests as d; print(d.architecture(nets.conv_net(seed=5).bfloat16()))"
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    there = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, env=os.environ | path
+    )
+    assert (there.stdout.strip(), there.stderr) == (given, "")
+
+
+class Cached(nn.Module):
+    """Keeps a table as long as its last input, and does not save it."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.zeros(1), persistent=False)
+        self.register_buffer("scale", torch.ones(1))
+
+    def forward(self, x):
+        self.table = torch.arange(x.shape[-1])
+        return x * self.scale
+
+
+def test_the_architecture_knows_no_buffer_that_comes_and_goes():
+    net = nn.Sequential(Cached(), *conv_net())
+    given = architecture(net)
+    net(batches(1)[0])
+    assert architecture(net) == given
+    net[0].scale = torch.ones(2)
+    assert architecture(net) != given
+
+
+def changed(index, module):
+    net = conv_net()
+    net[index] = module
+    return net
+
+
+OTHERS = {
+    "deeper": lambda: nn.Sequential(*conv_net()[:3], nn.Sequential(nn.Identity()), *conv_net()[4:]),
+    "longer": lambda: nn.Sequential(*conv_net(), nn.Identity()),
+    "wider": lambda: changed(0, nn.Conv2d(4, 8, 3, padding=1, bias=False)),
+    "more classes": lambda: conv_net(classes=6),
+    "another kind": lambda: changed(2, nn.GELU()),
+    "another norm": lambda: conv_net(nn.SyncBatchNorm),
+    "with a bias": lambda: changed(0, nn.Conv2d(3, 8, 3, padding=1)),
+    "another kernel": lambda: changed(0, nn.Conv2d(3, 8, 5, padding=2, bias=False)),
+    "no statistics": lambda: conv_net(lambda c: nn.BatchNorm2d(c, track_running_stats=False)),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_state_of_a_model_that_differs_elsewhere_is_refused(other):
+    """The adapted layers may have the same names and shapes: a state says of which model they are part."""
+    _, state = adapter_with_state()
+    adapter = delta_tta.adapt(OTHERS[other](), "tent+delta", "cifar10-c")
+    before = adapter.state_dict()
+    with pytest.raises(StateError, match=r"Expected a state of this model \(Sequential, .* saved for another model"):
+        adapter.load_state_dict(saved_and_loaded(state))
+    assert_same_state(adapter.state_dict(), before)
+
+
+def test_every_net_of_the_tests_has_an_architecture_of_its_own():
+    nets = [conv_net(), conv_net(group_norm), flat_net(), volume_net(), SharedNorm()]
+    twice = SharedNorm()
+    twice.again = nn.BatchNorm1d(8)
+    assert len({architecture(net) for net in [*nets, twice]}) == 6
+
+
+def test_a_state_of_another_model_is_refused():
+    _, state = adapter_with_state()
+    with pytest.raises(StateError, match="another model"):
+        delta_tta.adapt(flat_net(), "tent+delta", "cifar10-c").load_state_dict(state)
+    with pytest.raises(StateError, match="saved by an adapter"):
+        delta_tta.adapt(flat_net(), "tent+delta").load_state_dict(conv_net().state_dict())
+    with pytest.raises(StateError, match="list"):
+        delta_tta.adapt(flat_net(), "tent+delta").load_state_dict([1])
+
+
+def test_a_state_without_a_newer_setting_still_loads():
+    adapter, state = adapter_with_state()
+    del state["settings"]["episodic"]
+    adapter.load_state_dict(seal(state))
+
+
+def test_a_module_around_the_adapter_saves_and_loads_its_state():
+    adapter, state = adapter_with_state()
+    around = torch.nn.ModuleDict({"inner": adapter, "other": torch.nn.Linear(2, 2)})
+    whole = around.state_dict()
+    assert whole["inner.adaptation"]["samples"] == state["samples"]
+    expected = adapter.predict(batches(1)[0])
+    adapter.reset()
+    around.load_state_dict(whole)
+    assert torch.equal(adapter.predict(batches(1)[0]), expected)
+    assert adapter.signals.step == 3
+    with pytest.raises(RuntimeError, match=r"inner\.adaptation"):
+        around.load_state_dict({k: v for k, v in whole.items() if k != "inner.adaptation"})
+    whole["inner.adaptation"] = seal({**whole["inner.adaptation"], "method": "pl"})
+    with pytest.raises(RuntimeError, match="saved by method 'pl'"):
+        around.load_state_dict(whole)
+
+
+def test_a_float32_state_loads_into_a_float64_model():
+    _, state = adapter_with_state(update="slow", length=16)
+    wide = delta_tta.adapt(conv_net().double(), "tent+delta", "cifar10-c", update="slow", length=16)
+    wide.load_state_dict(state)
+    for x in batches(3, dtype=torch.float64):
+        assert wide(x).dtype == torch.float64
+
+
+def test_keep_with_a_source_prior_is_refused_and_nothing_lost():
+    adapter = delta_tta.adapt(conv_net(), "bn", prior=8)
+    x = batches(1)[0]
+    before = adapter(x)
+    with pytest.raises(StateError, match="prior"):
+        adapter.unload(keep=True)
+    assert torch.equal(adapter(x), before)
