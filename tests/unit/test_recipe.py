@@ -32,7 +32,7 @@ from delta_tta.recipe import Recipe, parse, sentences
         ("PL+ANCHORED+dot+lame", Recipe("anchored", "pl", "dot", "lame")),
         ("source+sticky", Recipe("source", filter="sticky")),
         ("tent+sticky+delta", Recipe("tbr", "tent", "dot", filter="sticky")),
-        ("lame+sticky", Recipe("source", answer="lame", filter="sticky")),
+        ("lame+sticky", Recipe("source", postprocess="lame", filter="sticky")),
         ("tent+anchored+lame+sticky", Recipe("anchored", "tent", None, "lame", "sticky")),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..normalization import Normalisation, NormalisationWarning, normalisation_of
+from ..renamed import renamed
 from .cifar import cifar, cifar_c
 from .derived import Concat, Corrupted, Subset, in_memory, on_disk
 from .embedded import demo
@@ -33,3 +34,5 @@ __all__ = [
     "video",
     "ytbb_sub",
 ]
+
+__getattr__ = renamed(__name__, {"Fewer": "delta_tta.data:Subset", "Joined": "delta_tta.data:Concat"})

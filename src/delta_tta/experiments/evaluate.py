@@ -84,7 +84,7 @@ def evaluate(
     Args:
         named: the model, from `delta_tta.models.load`.
         method: see `delta_tta.adapt`, as are `preset` and the settings.
-        data: the images; the stream must be made from its labels. A stream over domains leads through `Joined` sets.
+        data: the images; the stream must be made from its labels. A stream over domains leads through `Concat` sets.
         stream: the order of arrival; over several domains nothing is reset between them.
         batch_size: images at a time.
         preset: the paper's settings for a data set.

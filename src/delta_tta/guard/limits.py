@@ -1,4 +1,4 @@
-"""The limits that a user may set for the guard; `watch.py` is the guard at work."""
+"""The limits that a user may set for the guard; `monitor.py` is the guard at work."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Anchored statistics: a mixture of the source's and the stream's, (1 − m) μ_s + m μ_e and the same for σ.
 
 The stream's moving averages alone (m = 1, the paper's TBR and TEMA) are nearly never the best, and on dependent streams
-or clean images often far worse than the source. Which share m is, `shares.py` finds while predicting.
+or clean images often far worse than the source. Which share m is, `selection.py` finds while predicting.
 
 Statistics belong to the flow in which they were measured: with another m in the layers before, a layer meets other
 features. So each candidate m has averages of its own, a slot; all of them meet the batches at which they are compared,

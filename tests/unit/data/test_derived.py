@@ -162,7 +162,7 @@ def test_killed_in_the_middle_there_is_no_file_of_the_final_name(tmp_path):
 import sys
 from pathlib import Path
 from delta_tta import data
-data.on_disk(data.Joined([data.Corrupted(data.demo(), "snow", 5)] * 20), Path(sys.argv[1]))
+data.on_disk(data.Concat([data.Corrupted(data.demo(), "snow", 5)] * 20), Path(sys.argv[1]))
 """
     process = laboratory.python(script, tmp_path)
     laboratory.until(lambda: list(tmp_path.iterdir()), what="it to be written")

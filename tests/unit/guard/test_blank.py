@@ -8,7 +8,7 @@ from torch import nn
 
 import delta_tta
 from delta_tta import Guard
-from delta_tta.guard.limits import blank
+from delta_tta.guard import blank
 from delta_tta.norms.shift import Shift
 from nets import bright, channel_net, flatten, same, without_counts
 
