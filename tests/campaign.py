@@ -17,7 +17,7 @@ from torch import nn
 
 import delta_tta
 from nets import CLASSES, batches, conv_net, flatten
-from sentences import assert_same_state
+from sentences import assert_same_state, fitting
 
 ADAPTERS = {
     "bn": ("bn", {}),
@@ -99,7 +99,7 @@ class Case:
     def adapter(self):
         """An adapter that has seen the good batches that come before."""
         method, settings = ADAPTERS[self.who]
-        adapter = delta_tta.adapt(NETS[self.net](), method, lr=0.02, **{"update": "every", "guard": "on", **settings})
+        adapter = fitting(NETS[self.net](), method, lr=0.02, **{"update": "every", "guard": "on", **settings})
         for x in self.first:
             adapter(x)
         adapter.wait()

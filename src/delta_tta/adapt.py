@@ -12,9 +12,8 @@ from . import methods  # noqa: F401  (they register their words)
 from .adapter import Adapter
 from .engine.distributed import Ranks
 from .errors import ModelError, SettingError
-from .recipe import parse
-from .registry import COMPONENTS
-from .settings import make_settings
+from .recipe import parse, require_used
+from .settings import OURS, make_settings
 
 RECOMMENDED = "anchored+mirror+sticky"
 WITHOUT_BATCH_NORM = "source+mirror+sticky"
@@ -43,8 +42,7 @@ def adapt(
             a loader of images or of (images, labels)).
         process_group: adapt together with the processes of this group of torch.distributed; `sync=True` takes the
             default group. All of them call the adapter the same number of times.
-        **settings: any field of `Settings`, over the preset's. Those that a method does not use are ignored, so that
-            one call serves many methods.
+        **settings: fields of `Settings`, over the preset's. One that no component of the method uses is an error.
 
     Examples:
         >>> import torch, delta_tta
@@ -67,15 +65,11 @@ def adapt(
         if settings.get("sync") is False:
             raise SettingError("Expected `sync` not to be False together with a `process_group`.")
         settings = {**settings, "sync": True}
-    chosen = make_settings(preset, settings, recipe.first, method is None or recipe.statistics == "anchored")
-    if chosen.prior > 0 and str(recipe) != "bn":
-        raise SettingError(f"Setting `prior` belongs to method 'bn', but the method is '{recipe}'.")
+    chosen = make_settings(preset, settings, recipe.classes, OURS if method is None else None)
+    require_used(recipe, settings)
     ranks = None
     if chosen.sync:
-        answer = (
-            recipe.postprocess if recipe.postprocess and not COMPONENTS[recipe.postprocess].build.synchronises else None
-        )
-        alone = recipe.standalone or answer or (recipe.objective if recipe.objective == "eata" else None)
+        alone = next((one.name for one in recipe.components if not one.build.synchronises), None)
         if alone is not None:
             raise SettingError(f"'{alone}' cannot be synchronised; leave out `sync`, or choose another method.")
         ranks = Ranks(process_group)

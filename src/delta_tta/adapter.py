@@ -166,9 +166,7 @@ class Adapter(nn.Module):
                     "A plain BatchNorm cannot mix source and batch statistics as prior > 0 does; "
                     "unload() without keep, or adapt with 'tema'."
                 )
-            answer = self.recipe.postprocess
-            stays = answer is None or COMPONENTS[answer].build.bakes
-            outside = "memo" if self.recipe.standalone == "memo" else None if stays else answer
+            outside = next((one.name for one in self.recipe.components if not one.build.bakes), None)
             if keep and outside is not None:
                 raise StateError(
                     f"What '{outside}' does to the answers is no part of the model, so a plain model cannot hold it; "

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from .errors import SettingError
 from .prediction import Prediction
-from .registry import State, component
-from .settings import Settings
+from .registry import Capabilities, State, component
+from .settings import Settings, on_cifar
 from .similarity import differs, next_average
 
 
-class Objective:
+class Objective(Capabilities):
     """Base of the objectives; a stateless one only writes `loss`."""
 
+    uses: ClassVar[tuple[str, ...]] = ("optimizer", "lr", "reduction")
     default_threshold = 0.0
 
     def __init__(self, settings: Settings) -> None:
@@ -50,6 +52,7 @@ class Tent(Objective):
 class PseudoLabel(Objective):
     """L = −log p[y*] where p[y*] ≥ τ."""
 
+    uses = (*Objective.uses, "threshold")
     default_threshold = 0.4
 
     def __init__(self, settings: Settings) -> None:
@@ -68,6 +71,8 @@ class PseudoLabel(Objective):
 class EntropyWeighted(Objective):
     """L = sg(e^{τ−H}) · H where H < τ; τ is the threshold times ln K."""
 
+    uses = (*Objective.uses, "threshold")
+    defaults_by_preset: ClassVar[Mapping[str, Mapping[str, Any]]] = on_cifar(threshold=0.4)
     default_threshold = 0.5
 
     def loss(self, prediction: Prediction, state: State) -> tuple[Tensor, Tensor | None]:
@@ -79,8 +84,11 @@ class EntropyWeighted(Objective):
 
 @component("eta", "objective", "ent-w on samples unlike those seen (ETA, Niu et al. 2022)", alone=True, has=("div-w",))
 class Eta(EntropyWeighted):
-    """Ent-W with E0 = 0.4 ln K, and the similarity filter: the same words as "ent-w+div-w" with ETA's margin."""
+    """Ent-W with E0 = 0.4 ln K, and the similarity filter: the same as "ent-w+div-w" with ETA's margin."""
 
+    uses = (*EntropyWeighted.uses, "similarity")
+    defaults: ClassVar[Mapping[str, Any]] = {"reduction": "selected"}
+    defaults_by_preset: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     default_threshold = 0.4
 
     def __init__(self, settings: Settings) -> None:
@@ -106,6 +114,11 @@ class Eta(EntropyWeighted):
 )
 class Eata(Eta):
     """ETA plus w · Σ F (θ − θ_0)²; F is the Fisher information of the parameters on source images."""
+
+    uses = (*Eta.uses, "fisher_weight")
+    defaults_by_preset = on_cifar(fisher_weight=1.0)
+    needs_source = True
+    synchronises = False
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

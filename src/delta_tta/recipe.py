@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from . import norms, objectives, postprocess, reweighting  # noqa: F401  (they register the words)
-from .errors import MethodError, nearest
-from .registry import COMPONENTS, Component, Kind
+from .errors import MethodError, SettingError, nearest
+from .registry import COMPONENTS, Component, Kind, load_packages
+from .settings import check_names, used_by
 
 ABBREVIATIONS = {"delta": ("tbr", "dot")}
 """Parts that stand for several."""
@@ -37,16 +39,21 @@ class Recipe:
         return "norms" if self.objective is not None else "nothing"
 
     @property
-    def first(self) -> str:
-        """The word that it begins with."""
-        return str(self).partition("+")[0]
+    def components(self) -> tuple[Component, ...]:
+        """What it is made of."""
+        if self.standalone is not None:
+            return (COMPONENTS[self.standalone],)
+        names = (self.objective, self.statistics, self.reweighting, self.postprocess, self.filter)
+        return tuple(COMPONENTS[name] for name in names if name is not None)
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The classes of its components, which have the attributes of `Capabilities`."""
+        return tuple(one.build for one in self.components)
 
     def in_words(self) -> str:
-        """Say what each of its words does."""
-        if self.standalone is not None:
-            return COMPONENTS[self.standalone].line
-        names = (self.objective, self.statistics, self.reweighting, self.postprocess, self.filter)
-        return "; ".join(COMPONENTS[name].line for name in names if name is not None)
+        """Say what each of its components does."""
+        return "; ".join(one.line for one in self.components)
 
     def __str__(self) -> str:
         """Return the shortest way to write it."""
@@ -72,6 +79,7 @@ def parse(method: str) -> Recipe:
     """Read a method string, or say why it cannot be read and what to write instead."""
     if not isinstance(method, str):
         raise MethodError(f"Expected `method` to be a string such as 'tent+delta', but got {method!r}.")
+    load_packages()
     first, *parts = (piece.strip().lower() for piece in method.split("+"))
     _check_names(method, first, parts)
     names = [*itertools.chain.from_iterable(ABBREVIATIONS.get(part, (part,)) for part in parts)]
@@ -142,6 +150,21 @@ def parse(method: str) -> Recipe:
     return recipe
 
 
+def require_used(recipe: Recipe, given: Iterable[str]) -> None:
+    """Raise where a setting is used by no component of the method, and name those that would use it."""
+    check_names(dict.fromkeys(given), recipe.classes)
+    used = used_by(recipe.classes)
+    for name in given:
+        if name == "prior" and str(recipe) != "bn":
+            raise SettingError(f"Setting `prior` belongs to method 'bn', but the method is '{recipe}'.")
+        if name not in used:
+            others = [one.name for one in _components() if name in used_by([one.build])]
+            raise SettingError(
+                f"Setting `{name}` is used by no part of '{recipe}'; it belongs to "
+                f"{', '.join(repr(other) for other in others)}. Leave it out."
+            )
+
+
 def _check_names(method: str, first: str, parts: list[str]) -> None:
     starts = [name for name, w in COMPONENTS.items() if w.alone]
     follows = [*(name for name, w in COMPONENTS.items() if w.part), *ABBREVIATIONS]
@@ -156,7 +179,8 @@ def _check_names(method: str, first: str, parts: list[str]) -> None:
 
 
 def _components() -> list[Component]:
-    """Return the words room by room."""
+    """Return the components kind by kind."""
+    load_packages()
     return sorted(COMPONENTS.values(), key=lambda w: get_args(Kind).index(w.kind))
 
 

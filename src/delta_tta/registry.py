@@ -1,32 +1,64 @@
-"""The registry of words that a method string is made of.
+"""The registry of components that a method is made of.
 
-A word lives in a room: which statistics normalise, what is minimised, how samples are weighed (when to update is the
-setting `update`); besides, how the answer is corrected, how answers are filtered over the stream, and whole methods
-that are not made of parts. A new word is one class and one `@word(...)` line.
+A component is of one kind: which statistics normalise, what is minimised, how samples are weighed, how answers are
+corrected, how they are filtered over the stream; or a standalone method, which takes no parts. A new component is one
+class with one `@component(...)` line. What it can do and needs stands in the class (`Capabilities`), so nothing else
+has to know its name. Packages add components through the entry-point group "delta_tta.methods".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Literal, TypeVar
 
 from torch import Tensor
 
+from .errors import MethodError
+
 State = dict[str, Tensor]
-"""What a word remembers between batches. Empty means: as new."""
+"""What a component remembers between batches. Empty means: as new."""
 
 Kind = Literal["statistics", "objective", "reweighting", "postprocess", "filter", "standalone"]
+
+GROUP = "delta_tta.methods"
+"""Entry points of this group name a module that registers components when it is imported."""
+
+
+class Capabilities:
+    """What a component can do and needs; a class says what differs.
+
+    Attributes:
+        uses: the settings it reads, of `delta_tta.Settings`.
+        Options: a frozen dataclass of settings of its own, for components outside of this package; they are given to
+            `adapt` like all others, and `settings.options(Options)` returns them.
+        defaults: settings that differ from the usual ones.
+        defaults_by_preset: the same, by preset, over `defaults`.
+        needs_source: whether it must see images of the training distribution: adapt(model, method, source=loader).
+        synchronises: whether several processes may adapt as one.
+        bakes: whether unload(keep=True) may leave a plain model.
+        cost: of a sample, in forward passes, where it is much more than that of a training step.
+    """
+
+    uses: ClassVar[tuple[str, ...]] = ()
+    Options: ClassVar[type | None] = None
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    defaults_by_preset: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    needs_source: ClassVar[bool] = False
+    synchronises: ClassVar[bool] = True
+    bakes: ClassVar[bool] = True
+    cost: ClassVar[float] = 0.0
 
 
 @dataclass(frozen=True)
 class Component:
-    """One word of the grammar.
+    """A part of a method, or a standalone method.
 
     Attributes:
         name: as it is written in a method string.
-        room: which of the questions it answers.
-        build: the class that does it.
+        kind: what it decides.
+        build: the class that does it; its attributes are those of `Capabilities`.
         line: what it does, in one line.
         alone: whether a method string may begin with it.
         part: whether it may follow a "+".
@@ -43,7 +75,7 @@ class Component:
 
 
 COMPONENTS: dict[str, Component] = {}
-"""All registered words by name."""
+"""All registered components by name."""
 
 T = TypeVar("T", bound=type)
 
@@ -51,12 +83,33 @@ T = TypeVar("T", bound=type)
 def component(
     name: str, kind: Kind, line: str, *, alone: bool = False, part: bool = False, has: tuple[str, ...] = ()
 ) -> Callable[[T], T]:
-    """Register the decorated class as the word `name`."""
+    """Register the decorated class, which has the base class of its kind, under a name."""
 
     def register(build: T) -> T:
         if name in COMPONENTS:
-            raise ValueError(f"Expected a new word, but {name!r} is taken by {COMPONENTS[name].build.__name__}.")
+            raise ValueError(f"Expected a new name, but {name!r} is taken by {COMPONENTS[name].build.__name__}.")
+        if not issubclass(build, Capabilities):
+            raise TypeError(f"Expected {build.__name__} to have the base class of its kind ({kind}).")
         COMPONENTS[name] = Component(name, kind, build, line, alone, part, has)
         return build
 
     return register
+
+
+def load_packages() -> None:
+    """Import what installed packages register; once, before the first method is read."""
+    if _loaded:
+        return
+    _loaded.append(True)
+    for entry in entry_points(group=GROUP):
+        try:
+            entry.load()
+        except Exception as error:
+            _loaded.clear()
+            raise MethodError(
+                f"The package that adds {entry.name!r} ({entry.value}) could not be loaded: {error}. Repair or "
+                "uninstall it."
+            ) from error
+
+
+_loaded: list[bool] = []

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from .prediction import Prediction
-from .registry import State, component
+from .registry import Capabilities, State, component
 from .settings import Settings
 from .similarity import differs, next_average
 
@@ -18,7 +19,7 @@ KAPPA = 0.9
 """κ of KL-div, as Mummadi et al. have it: the share of the old average that stays at each batch."""
 
 
-class Reweighting:
+class Reweighting(Capabilities):
     """Base of the reweightings: each may enter the loss in one or several of these ways."""
 
     def __init__(self, settings: Settings) -> None:
@@ -48,6 +49,8 @@ class Reweighting:
 class Frequencies(Reweighting):
     """Base of those that estimate the class frequencies z."""
 
+    uses: ClassVar[tuple[str, ...]] = ("lam",)
+
     def next_state(self, prediction: Prediction, state: State, selected: Tensor | None) -> State:
         """Line 10: z_t = λ z_{t−1} + (1−λ) mean_B p."""
         return {"z": torch.lerp(prediction.p.mean(0), self.z(prediction, state), self.settings.lam)}
@@ -62,6 +65,8 @@ class Frequencies(Reweighting):
 @component("dot", "reweighting", "weigh samples against the class frequencies seen so far (DOT)", part=True)
 class Dot(Frequencies):
     """Frequent classes weigh less; z is the running estimate of their frequencies."""
+
+    uses = ("lam", "dot")
 
     def weights(self, prediction: Prediction, state: State) -> Tensor:
         """Lines 5 to 7, with z_{t−1}; "soft" takes the expectation over p instead of the predicted class."""
@@ -85,6 +90,8 @@ class LogitAdjustment(Frequencies):
 class Diversity(Reweighting):
     """ETA's similarity filter behind any objective."""
 
+    uses = ("similarity",)
+
     def select(self, prediction: Prediction, selected: Tensor | None, state: State) -> Tensor | None:
         """Drop what is similar to the average."""
         return differs(prediction, selected, state, self.settings.similarity)
@@ -100,6 +107,8 @@ class KlDivergence(Reweighting):
 
     A batch smaller than the number of classes cannot be uniform; the moving average can.
     """
+
+    uses = ("kl_weight",)
 
     def penalty(self, prediction: Prediction, state: State) -> Tensor:
         """KL(q ‖ 1/K) = Σ q log q + ln K; the gradient comes by the share of this batch."""

@@ -8,10 +8,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from .errors import SettingError, nearest
 from .guard.limits import Guard
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class Settings:
         sync: adapt together with the other processes of torch.distributed, as one model on one large batch.
         guard: "on": never learn from garbage (not finite, out of proportion, blank), and undo a collapse; "off":
             nothing of it; or a `Guard` of your own.
+        extra: settings that components outside of this package have declared, by name.
     """
 
     optimizer: Literal["sgd", "adam"] = "sgd"
@@ -89,10 +92,22 @@ class Settings:
     episodic: bool = False
     sync: bool = False
     guard: Guard | Literal["on", "off"] = "off"
+    extra: tuple[tuple[str, Any], ...] = ()
+
+    def options(self, kind: type[T]) -> T:
+        """Return the settings of its own that a component outside of this package has declared.
+
+        Args:
+            kind: the dataclass.
+        """
+        names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+        return kind(**{name: value for name, value in self.extra if name in names})
 
     def __post_init__(self) -> None:
         hints = _hints()
         for field in dataclasses.fields(self):
+            if field.name == "extra":
+                continue
             object.__setattr__(self, field.name, _typed(field.name, getattr(self, field.name), hints[field.name]))
         _require("lr", self.lr, 0 < self.lr < math.inf, "greater than 0 and finite")
         _require("alpha", self.alpha, 0 <= self.alpha <= 1, "between 0 and 1")
@@ -148,44 +163,69 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """The settings of the paper's appendix, by data set; CIFAR10-C, which it does not use, as CIFAR100-C."""
 
 
-OF_METHOD: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = MappingProxyType(
-    {
-        "ent-w": ({"threshold": 0.4}, {}),
-        "eta": ({"reduction": "selected"}, {"reduction": "selected"}),
-        "eata": ({"reduction": "selected", "fisher_weight": 1.0}, {"reduction": "selected"}),
-        "cotta": ({"lr": 1e-3, "optimizer": "adam"}, {"lr": 1e-2, "optimizer": "sgd"}),
-        "memo": ({"lr": 5e-3, "views": 32}, {"lr": 2.5e-4, "views": 64}),
-        "tta": ({"views": 32}, {"views": 64}),
-    }
-)
-"""Where a method has settings of its own, by its first word: with a CIFAR preset, and otherwise."""
-
 ALIASES: Mapping[str, str] = MappingProxyType({"learning_rate": "lr", "step_size": "lr"})
 """What others call a setting."""
 
 
+COMMON = ("update", "length", "background", "episodic", "sync", "guard")
+"""Settings that every method has."""
+
+
+def on_cifar(**settings: Any) -> Mapping[str, Mapping[str, Any]]:
+    """Return defaults that a component has with the presets of CIFAR."""
+    return MappingProxyType(dict.fromkeys(("cifar10-c", "cifar100-c"), MappingProxyType(settings)))
+
+
 def make_settings(
-    preset: str | None, given: Mapping[str, Any], method: str | None = None, ours: bool = False
+    preset: str | None, given: Mapping[str, Any], components: Sequence[Any] = (), base: Mapping[str, Any] | None = None
 ) -> Settings:
-    """Lay the given settings over the method's own, those over the preset's, and all over the defaults.
+    """Lay the given settings over the components' own, those over the preset's, and all over the defaults.
 
     Args:
         preset: one of `PRESETS`.
         given: by the user.
-        method: the first word.
-        ours: whether the statistics are anchored.
+        components: the classes that the method is made of.
+        base: over the preset's and below the components' own.
     """
-    known = [field.name for field in dataclasses.fields(Settings)]
+    if preset is not None and preset not in PRESETS:
+        raise SettingError(f"Unknown preset {preset!r}.{nearest(str(preset), PRESETS)}")
+    check_names(given, components)
+    own: dict[str, Any] = {}
+    for one in components:
+        own |= {**one.defaults, **one.defaults_by_preset.get(preset or "", {})}
+    values = {**(PRESETS[preset] if preset is not None else {}), **(base or {}), **own, **given}
+    fields = {field.name for field in dataclasses.fields(Settings)}
+    extra = tuple((name, values.pop(name)) for name in sorted(values.keys() - fields))
+    settings = Settings(**values, extra=extra)
+    for one in components:
+        if one.Options is not None:
+            settings.options(one.Options)  # it checks its values
+    return settings
+
+
+def check_names(given: Mapping[str, Any], components: Sequence[Any] = ()) -> None:
+    """Raise where a setting is unknown."""
+    known = [field.name for field in dataclasses.fields(Settings) if field.name != "extra"]
+    known += [name for one in components for name in _options(one)]
     for name in given:
         if name not in known:
             usual = ALIASES.get(name)
             hint = nearest(name, known) if usual is None else f" Here it is called {usual!r}."
             raise SettingError(f"Unknown setting {name!r}.{hint}")
-    if preset is not None and preset not in PRESETS:
-        raise SettingError(f"Unknown preset {preset!r}.{nearest(str(preset), PRESETS)}")
-    base = PRESETS[preset] if preset is not None else {}
-    own = OF_METHOD.get(method or "", ({}, {}))[0 if base is _CIFAR else 1]
-    return Settings(**{**base, **own, **(OURS if ours else {}), **given})
+
+
+def used_by(components: Sequence[Any]) -> set[str]:
+    """Return the settings that a method of these components has."""
+    return {*COMMON, *(name for one in components for name in settings_of(one))}
+
+
+def settings_of(component: Any) -> tuple[str, ...]:
+    """Return the settings that a component reads, besides those that every method has."""
+    return (*component.uses, *_options(component))
+
+
+def _options(component: Any) -> list[str]:
+    return [] if component.Options is None else [field.name for field in dataclasses.fields(component.Options)]
 
 
 @functools.cache

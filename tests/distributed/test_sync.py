@@ -13,6 +13,7 @@ import torch
 import delta_tta
 from delta_tta.recipe import parse
 from nets import batches, conv_net, forget_statistics, with_blank
+from sentences import fitting
 
 pytestmark = pytest.mark.xdist_group("sync")  # one launch serves them all
 
@@ -60,7 +61,7 @@ def torchrun(folder, ranks, runs):
 
 def alone(method, settings):
     """One process with the whole batches."""
-    adapter = delta_tta.adapt(conv_net().double(), method, **settings)
+    adapter = fitting(conv_net().double(), method, **settings)
     answers = [adapter(x) for x in with_blank(batches(STEPS, 12, dtype=torch.float64), 4)]
     return answers, adapter.state_dict(), adapter.signals
 
@@ -192,7 +193,7 @@ def test_the_example_runs_as_the_docs_say():
 @pytest.mark.parametrize("method", ["lame", "cotta", "memo", "eata", "tent+delta+lame"])
 def test_what_cannot_be_synchronised_says_so(method):
     with pytest.raises(delta_tta.SettingError, match="cannot be synchronised"):
-        delta_tta.adapt(conv_net(), method, sync=True)
+        fitting(conv_net(), method, sync=True)
 
 
 def test_without_torch_distributed_sync_says_what_to_do():

@@ -18,6 +18,7 @@ from PIL import Image
 import delta_tta
 from delta_tta import data, models, streams
 from delta_tta import experiments as bench
+from sentences import fitting
 from vision import torchvision
 
 
@@ -97,7 +98,7 @@ def by_hand(method, clip, batch):
     middle = pictures(clip)[:, :, 16:144, ::-1].astype(np.float32)
     small = middle.reshape(-1, 32, 4, 32, 4, 3).mean((2, 4)).round().astype(np.uint8)
     x = named.normalisation(torch.from_numpy(small).permute(0, 3, 1, 2))
-    model = delta_tta.adapt(named.model, method, "cifar10-c")
+    model = fitting(named.model, method, "cifar10-c")
     p = torch.cat([model(part) for part in x.split(batch)]).softmax(1)
     names = data.demo().classes
     return [names[k] for k in p.argmax(1)], p.amax(1).tolist()

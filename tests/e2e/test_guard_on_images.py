@@ -6,6 +6,7 @@ import torch
 import delta_tta
 from delta_tta import data, models
 from delta_tta.streams import stream
+from sentences import fitting
 
 COUNT = 640
 
@@ -27,7 +28,7 @@ def shuffled(images):
 
 def right(method, batches, guard="on", **settings):
     named = models.load("resnet20-cifar10")
-    model = delta_tta.adapt(named.model, method, "cifar10-c", guard=guard, **settings)
+    model = fitting(named.model, method, "cifar10-c", guard=guard, **settings)
     answers = [model(named.normalisation(x)).argmax(1) for x, _ in batches]
     labels = torch.cat([y for _, y in batches])
     return model, int((torch.cat(answers) == labels).sum())

@@ -11,6 +11,7 @@ import torch
 import delta_tta
 from delta_tta import Guard
 from nets import same, snapshot
+from sentences import fitting
 from vision import timm, torchvision
 
 MODELS = {
@@ -92,7 +93,7 @@ def test_timm_layers_have_activations_to_lose():
 @pytest.mark.parametrize("name", ["torchvision resnet18", "timm regnetx_002"])
 @pytest.mark.parametrize("method", ["tent+delta", "tent"])
 def test_torch_export_of_the_baked_model(name, method):
-    adapter = delta_tta.adapt(settled(MODELS[name]), method, "cifar10-c", guard=UNTRAINED)
+    adapter = fitting(settled(MODELS[name]), method, "cifar10-c", guard=UNTRAINED)
     for step in range(3):
         adapter(drifted(step))
     x = drifted(9)
@@ -126,7 +127,7 @@ def test_models_without_batch_norm_where_the_method_allows(name, options, method
     source, x = snapshot(model), drifted()[:4]
     with torch.no_grad():
         before = model(x)
-    adapter = delta_tta.adapt(model, method, update="every", lr=1e-3, views=2, threshold=1.0, similarity=1.0)
+    adapter = fitting(model, method, update="every", lr=1e-3, views=2, threshold=1.0, similarity=1.0)
     for step in range(2):
         assert adapter(drifted(step)[:4]).isfinite().all()
     assert not torch.equal(adapter(x), before)

@@ -7,6 +7,7 @@ from torch import nn
 import delta_tta
 from delta_tta import InputError, ModelError, SettingError
 from nets import batches, conv_net, flatten, group_norm
+from sentences import fitting
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ from nets import batches, conv_net, flatten, group_norm
 )
 def test_bad_batches(images, teaches):
     for method in ("bn", "tent+delta"):
-        adapter = delta_tta.adapt(conv_net(), method, guard="off")
+        adapter = fitting(conv_net(), method, guard="off")
         good = batches(1)[0]
         first = adapter(good)
         adapter.reset()
@@ -162,7 +163,7 @@ def test_one_row_of_logits_that_is_not_finite_is_not_learnt_from(method):
     """NaN passes no threshold, so the loss may be finite where its gradient and z are not."""
     bad = [False]
     spoil = torch.tensor([float("nan")] + [0.0] * 11).unsqueeze(1)
-    adapter = delta_tta.adapt(Wrapped(lambda y: y + spoil if bad[0] else y), method, lr=0.1)
+    adapter = fitting(Wrapped(lambda y: y + spoil if bad[0] else y), method, lr=0.1)
     first, second, third = batches(3)
     adapter(first)
     before = flatten(adapter.state_dict())

@@ -14,6 +14,7 @@ from delta_tta.prediction import Prediction
 from delta_tta.reweighting import Diversity, KlDivergence, LogitAdjustment, SampleDrop
 from delta_tta.settings import Settings
 from nets import batches, conv_net
+from sentences import fitting
 
 
 def logits_like_a_model(seed, size=16, classes=4, sharp=4.0):
@@ -230,7 +231,7 @@ def test_eata_and_ent_w_have_settings_of_their_own_on_cifar():
     assert (cifar.fisher_weight, usual.fisher_weight) == (1.0, 2000.0)
     for method in ("ent-w", "ent-w+delta", "ent-w+tbr+kl-div"):
         presets = ("cifar10-c", "cifar100-c", "imagenet-c", "imagenet-r", "ytbb-sub", None)
-        objectives = [delta_tta.adapt(conv_net(), method, preset)._updater.objective for preset in presets]
+        objectives = [fitting(conv_net(), method, preset)._updater.objective for preset in presets]
         assert [objective.threshold for objective in objectives] == [0.4, 0.4, 0.5, 0.5, 0.5, 0.5]
     assert delta_tta.adapt(conv_net(), "ent-w", "cifar100-c", threshold=0.3).settings.threshold == 0.3
 

@@ -6,7 +6,8 @@ import pytest
 
 import delta_tta
 from delta_tta import PRESETS, SettingError, Settings
-from delta_tta.settings import OURS, make_settings
+from delta_tta.registry import COMPONENTS
+from delta_tta.settings import OURS, make_settings, used_by
 from nets import conv_net, group_norm
 
 
@@ -29,7 +30,8 @@ def test_presets_hold_the_papers_settings(preset, expected):
 @pytest.mark.parametrize("preset", [None, *PRESETS])
 def test_a_method_of_a_paper_behaves_as_its_paper_says(preset):
     for method in ("bn", "tema", "tent", "tent+delta", "tent+delta+sticky", "lame", "cotta"):
-        s = delta_tta.adapt(conv_net(), method, preset, mean=(0, 0, 0), std=(1, 1, 1)).settings
+        pixels = {"mean": (0, 0, 0), "std": (1, 1, 1)} if method == "cotta" else {}
+        s = delta_tta.adapt(conv_net(), method, preset, **pixels).settings
         assert (s.init, s.update, s.guard, s.episodic, s.background) == ("first", "every", "off", False, False)
 
 
@@ -95,6 +97,27 @@ def test_refusals(settings, teaches):
         delta_tta.adapt(net, "tent+delta", **settings)
     assert teaches in str(error.value)
     delta_tta.adapt(net, "tent+delta")  # the model was not touched
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "owners"),
+    [
+        ("bn", {"lr": 0.1}, "'tent', 'pl', 'ent-w', 'eta', 'eata', 'cotta', 'memo'"),
+        ("tent", {"alpha": 0.9}, "'tema', 'tbr', 'anchored'"),
+        ("tent+tbr", {"dot": "soft"}, "'dot'"),
+        (None, {"neighbours": 3}, "'lame'"),
+    ],
+)
+def test_a_setting_that_no_part_uses_is_refused_and_its_owners_are_named(method, settings, owners):
+    with pytest.raises(SettingError, match="is used by no part of") as error:
+        delta_tta.adapt(conv_net(), method, **settings)
+    assert f"it belongs to {owners}. Leave it out." in str(error.value)
+
+
+def test_every_setting_has_an_owner_and_every_owner_uses_settings_that_exist():
+    fields = {field.name for field in dataclasses.fields(Settings)} - {"extra"}
+    used = used_by([one.build for one in COMPONENTS.values() if one.build.__module__.startswith("delta_tta.")])
+    assert used == fields
 
 
 def test_an_integer_is_a_fine_number():

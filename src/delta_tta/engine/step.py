@@ -21,7 +21,7 @@ from ..objectives import Eata, Objective
 from ..postprocess.base import Postprocess
 from ..prediction import Prediction
 from ..recipe import Recipe
-from ..registry import COMPONENTS, State
+from ..registry import COMPONENTS, Capabilities, State
 from ..reweighting import Reweighting
 from ..settings import Settings
 from ..signals import Outcome
@@ -35,7 +35,7 @@ Update = Callable[[], Outcome]
 """Learns from a batch that was answered; until it is called, nothing has changed."""
 
 
-class Updater(Forward):
+class Updater(Forward, Capabilities):
     """Owns the optimizer and what the objective and the reweighting remember."""
 
     def __init__(self, adapted: AdaptedModel, recipe: Recipe, settings: Settings) -> None:

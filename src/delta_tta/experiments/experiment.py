@@ -16,7 +16,7 @@ from ..corruptions.constants import TYPES, VALIDATION
 from ..data.sources import how_to_get
 from ..errors import InputError, SettingError, nearest
 from ..normalization import Normalisation
-from ..settings import Settings, make_settings
+from ..settings import Settings, make_settings, used_by
 from ..streams import StreamSpec
 
 CLEAN = "none"
@@ -116,7 +116,7 @@ class Cell:
         order: which; "each" for one.
         severity: of the corruptions, 1 to 5.
         batch_size: images at a time.
-        settings: over the preset's, in the order of their names.
+        settings: over the preset's, in the order of their names; those that the method does not use are left out.
         statistics: whether the statistics of a layer are kept in the trace.
         samples: only so many of the stream, from its beginning; None for all.
         passes: how many times the stream is met, without a reset.
@@ -140,7 +140,7 @@ class Cell:
         if self.samples is not None and (not isinstance(self.samples, int) or self.samples < 1):
             raise SettingError(f"Expected `samples` to be an integer of at least 1, but got {self.samples!r}.")
         given = {name: tuple(v) if isinstance(v, list) else v for name, v in dict(self.settings).items()}
-        object.__setattr__(self, "settings", tuple(sorted(given.items())))
+        object.__setattr__(self, "settings", _used(self.method, given))
         object.__setattr__(self, "method", self._understood[0])
         for name in self.corruptions:
             if name not in (*TYPES, *VALIDATION, CLEAN):
@@ -195,13 +195,21 @@ class Cell:
         return cls(**own)
 
 
+def _used(method: str, given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Return the settings that a method uses."""
+    classes = recipe.parse(method).classes
+    make_settings(None, given, classes)  # a wrong value is refused even where it is not used
+    used = used_by(classes)
+    return tuple(sorted((name, value) for name, value in given.items() if name in used))
+
+
 @functools.lru_cache(maxsize=10_000)
 def _understood(
     method: str, preset: str | None, settings: tuple[tuple[str, Any], ...], spelling: str
 ) -> tuple[str, Settings]:
     """Return the method in its shortest form and all its settings; remembered, as plans ask thousands of times."""
-    words = recipe.parse(method)
-    return str(words), make_settings(preset, dict(settings), words.first, words.statistics == "anchored")
+    parsed = recipe.parse(method)
+    return str(parsed), make_settings(preset, dict(settings), parsed.classes)
 
 
 @dataclass(frozen=True)
@@ -232,6 +240,9 @@ class Experiment:
         for what in ("methods", "scenarios", "corruptions", "severities", "batch_sizes", "seeds"):
             if not getattr(self, what):
                 raise SettingError(f"Expected at least one of the {what}, but there is none.")
+        for name in self.settings:
+            if not any(name in dict(_used(method, self.settings)) for method in self.methods):
+                recipe.require_used(recipe.parse(self.methods[0]), [name])
         together = self.reset == "never" and len(names) > 1
         axes = itertools.product(
             [names] if together else [(name,) for name in names],

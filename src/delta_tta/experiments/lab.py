@@ -176,7 +176,7 @@ def _unusual(settings: Settings) -> dict[str, Any]:
 
 def needs_source(cell: Cell) -> bool:
     """Whether the method looks at images of the training distribution."""
-    return recipe.parse(cell.method).objective == "eata"
+    return any(one.needs_source for one in recipe.parse(cell.method).classes)
 
 
 def _clean(place: Place) -> ImageSet:

@@ -18,8 +18,6 @@ from .store import Store
 
 HEARTBEAT = 10.0
 log = logging.getLogger("delta_tta")
-PASSES = {"memo": 118.0, "cotta": 43.0, "tta": 34.0}
-"""What a sample costs relative to plain eval, where it is much (benchmarks/methods.py)."""
 
 
 @dataclass
@@ -65,11 +63,12 @@ class Tally:
 
 def passes(cell: Cell) -> float:
     """Return about how many times the cost of plain eval a sample has."""
-    words = recipe.parse(cell.method)
-    if words.standalone or words.postprocess == "tta":
-        return PASSES[words.standalone or "tta"]
+    method = recipe.parse(cell.method)
+    declared = max(one.cost for one in method.classes)
+    if declared:
+        return float(declared)
     settings = cell.spelled_out
-    if words.objective is None:
+    if method.objective is None:
         return 1.3
     window = settings.length / cell.batch_size if settings.update == "window" else 1
     return 3.5 * max(window, 1) * (1 + 16 / cell.batch_size)  # small batches are dear

@@ -7,6 +7,7 @@ are made only where the source is unsure of the batch. Resetting never between s
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -17,6 +18,7 @@ from ..norms.layers import BatchStatistics
 from ..norms.statistics import at_least_float32
 from ..prediction import MINIMUM, Prediction
 from ..registry import State, component
+from ..settings import on_cifar
 from ..signals import Outcome
 from .standalone import StandaloneUpdater
 
@@ -31,6 +33,11 @@ GATES = ((10, 0.92), (100, 0.72))
 )
 class Cotta(StandaloneUpdater):
     """Trains all parameters; normalises with each batch's own statistics; answers with the teacher's logits."""
+
+    uses = ("optimizer", "lr", "views", "mean", "std", "gate", "restore", "symmetric", "seed")
+    defaults: ClassVar[Mapping[str, Any]] = {"lr": 1e-2, "optimizer": "sgd"}
+    defaults_by_preset: ClassVar[Mapping[str, Mapping[str, Any]]] = on_cifar(lr=1e-3, optimizer="adam")
+    cost = 43.0
 
     layers = BatchStatistics
 

@@ -7,7 +7,8 @@ over AugMix copies; then the image itself is predicted. The copies run as one ba
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -19,6 +20,7 @@ from ..norms.statistics import batch_moments
 from ..norms.tbr import eval_norm
 from ..prediction import Prediction
 from ..registry import component
+from ..settings import on_cifar
 from ..signals import Outcome
 from .standalone import StandaloneUpdater
 
@@ -49,6 +51,12 @@ class SourceAndBatch(BatchStatistics):
 )
 class Memo(StandaloneUpdater):
     """Learns nothing that lasts."""
+
+    uses = ("lr", "views", "mean", "std", "seed")
+    defaults: ClassVar[Mapping[str, Any]] = {"lr": 2.5e-4, "views": 64}
+    defaults_by_preset: ClassVar[Mapping[str, Mapping[str, Any]]] = on_cifar(lr=5e-3, views=32)
+    bakes = False
+    cost = 118.0
 
     layers = SourceAndBatch
     learns = False

@@ -17,6 +17,7 @@ class StandaloneUpdater(Updater):
     """A learner of its own kind, behind the contract of all."""
 
     learns = True
+    synchronises = False
 
     def __init__(self, adapted: AdaptedModel, recipe: Recipe, settings: Settings) -> None:
         super().__init__(adapted, recipe, settings)

@@ -13,13 +13,14 @@ Relatives: Schneider et al. 2020 (the source as a prior), α-BN (You et al. 2021
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..registry import component
-from ..settings import Settings
+from ..settings import OURS, Settings
 from .layers import MovingAverage, Phase, Tail, batch_norm, renormalised
 from .statistics import Observation
 from .tbr import eval_norm
@@ -33,6 +34,9 @@ SHARES = (0.0, 0.25, 0.5, 0.75)
 )
 class Anchored(MovingAverage):
     """Averages `mean` and `std` of every slot but the first, (slots − 1, C); gradients as TBR's."""
+
+    uses = ("alpha",)
+    defaults: ClassVar[Mapping[str, Any]] = OURS
 
     def __init__(self, source: _BatchNorm, tail: Tail | None, settings: Settings, phase: Phase) -> None:
         super().__init__(source, tail, settings, phase)

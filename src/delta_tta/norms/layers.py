@@ -6,7 +6,7 @@ What a layer observed becomes state only in `commit`, after the whole step has s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..engine.distributed import Ranks
 from ..errors import InputError
-from ..registry import component
+from ..registry import Capabilities, component
 from ..settings import Settings
 from .shift import sums
 from .statistics import Observation, at_least_float32, batch_moments, changes, follow
@@ -54,11 +54,11 @@ class Phase:
 
 
 @component("source", "statistics", "the model as it is, nothing adapts", alone=True)
-class SourceStatistics:
+class SourceStatistics(Capabilities):
     """Never built: the source's statistics need no layer of ours."""
 
 
-class AdaptiveNorm(nn.Module):
+class AdaptiveNorm(nn.Module, Capabilities):
     """Base: holds the original layer, whose γ, β and source statistics it uses, as `source`."""
 
     _name = ""  # of the original layer in the model
@@ -171,6 +171,8 @@ class AdaptiveNorm(nn.Module):
 class BatchStatistics(AdaptiveNorm):
     """Batch statistics, mixed with the source's as if those came from `prior` more samples."""
 
+    uses = ("prior",)
+
     def frozen(self, x: Tensor) -> Tensor:
         """Normalise with the batch's statistics; there is nothing to remember."""
         s, prior, ranks = self.source, self.settings.prior, self._phase.ranks
@@ -213,6 +215,8 @@ class Pending:
 
 class MovingAverage(AdaptiveNorm):
     """Test-time moving averages of mean and standard deviation: buffers `mean` and `std`."""
+
+    uses: ClassVar[tuple[str, ...]] = ("alpha", "init")
 
     observation: type[Observation] = Observation
     mean: Tensor | None

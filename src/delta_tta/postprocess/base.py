@@ -7,11 +7,11 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from ..engine.distributed import Ranks
-from ..registry import State
+from ..registry import Capabilities, State
 from ..settings import Settings
 
 
-class Postprocess:
+class Postprocess(Capabilities):
     """Turns a batch and its logits into the logits that the caller gets; learning never sees these.
 
     Attributes:
@@ -19,8 +19,6 @@ class Postprocess:
         least_classes: which it can work with.
         reads_features: whether it needs the features of the run that made the logits.
         runs_parts: whether it runs the model on a part of the batch.
-        synchronises: whether the ranks of torch.distributed may answer together.
-        bakes: whether a plain model may leave it behind.
         ranks: the processes whose batches count as one.
         memory: what is remembered between batches; empty means: as new.
         pending: what will be remembered if the batch is learnt from.

@@ -32,6 +32,8 @@ STOP = 1e-8
 class Lame(Postprocess):
     """Corrects each batch by itself; there is no state."""
 
+    uses = ("affinity", "neighbours", "features")
+
     compares = True
     reads_features = True
     least_classes = 2

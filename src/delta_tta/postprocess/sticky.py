@@ -40,7 +40,7 @@ from ..evidence import (
     likelihood,
     tempered,
 )
-from ..registry import component
+from ..registry import Capabilities, component
 
 DOUBT = 10.0
 """Nats that the stream must say for s > 0 before answers change: below it chance is at work on weak networks."""
@@ -55,8 +55,10 @@ NEGLIGIBLE = 1e-4
 
 
 @component("sticky", "filter", "filter the answers over the stream: what was in view probably still is", part=True)
-class Sticky:
+class Sticky(Capabilities):
     """The filter of one adapter. `answer` returns what to say and the state after it; only `commit` changes it."""
+
+    uses = ("filter",)
 
     def __init__(self, mode: Literal["smooth", "causal"] = "smooth") -> None:
         self.mode = mode

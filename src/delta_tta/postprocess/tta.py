@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,13 +14,18 @@ from ..augmentations.crops import crops
 from ..augmentations.pixels import Pixels
 from ..norms.statistics import at_least_float32
 from ..registry import component
-from ..settings import Settings
+from ..settings import Settings, on_cifar
 from .base import Postprocess
 
 
 @component("tta", "postprocess", "average the predictions over random crops (TTA, Ashukha et al. 2020)", alone=True)
 class Tta(Postprocess):
     """Every call draws the same crops, so that the same image gets the same answer."""
+
+    uses = ("views", "mean", "std", "seed")
+    defaults: ClassVar[Mapping[str, Any]] = {"views": 64}
+    defaults_by_preset: ClassVar[Mapping[str, Mapping[str, Any]]] = on_cifar(views=32)
+    cost = 34.0
 
     def __init__(self, model: nn.Module, settings: Settings) -> None:
         super().__init__(model, settings)

@@ -14,6 +14,7 @@ import torch
 import delta_tta
 from nets import SharedNorm, batches, conv_net, flat_net, flatten, same_state
 from processes import run_for_itself
+from sentences import fitting
 
 
 @pytest.mark.parametrize("update", ["every", "slow", "window"])
@@ -34,8 +35,8 @@ from processes import run_for_itself
 @pytest.mark.parametrize("init", ["first", "inherit"])
 def test_background_results_are_the_synchronous_ones(method, update, init):
     settings = {"update": update, "length": 8, "lr": 0.05, "init": init}
-    here = delta_tta.adapt(conv_net(), method, **settings)
-    there = delta_tta.adapt(conv_net(), method, background=True, **settings)
+    here = fitting(conv_net(), method, **settings)
+    there = fitting(conv_net(), method, background=True, **settings)
     buffer = torch.empty(4, 3, 8, 8)
     for x in batches(8, size=4):
         assert torch.equal(here(x), there(buffer.copy_(x)))
@@ -123,8 +124,8 @@ def test_an_exception_of_the_worker_reaches_the_caller_once(touch):
 def test_a_failed_update_changes_nothing(update, method):
     net, gate = gated()
     gate.event.set()
-    adapter = delta_tta.adapt(net, method, lr=0.1, update=update, length=16)
-    twin = delta_tta.adapt(flat_net(), method, lr=0.1, update=update, length=16)
+    adapter = fitting(net, method, lr=0.1, update=update, length=16)
+    twin = fitting(flat_net(), method, lr=0.1, update=update, length=16)
     a, b, c = batches(3, shape=(6,))
     adapter(a), twin(a)
     before = flatten(adapter.state_dict())
@@ -189,8 +190,8 @@ def test_an_update_that_could_not_be_started_leaves_no_trace():
 @pytest.mark.parametrize("net", [conv_net, lambda: torch.nn.Sequential(torch.nn.BatchNorm2d(3), *conv_net())])
 def test_background_keeps_the_callers_autocast(net, method, update):
     settings = {"update": update, "length": 8, "lr": 0.05, "dot": "soft"}
-    here = delta_tta.adapt(net(), method, **settings)
-    there = delta_tta.adapt(net(), method, background=True, **settings)
+    here = fitting(net(), method, **settings)
+    there = fitting(net(), method, background=True, **settings)
     for x in batches(6, size=4):
         with torch.autocast("cpu", torch.bfloat16):
             assert torch.equal(here(x), there(x))

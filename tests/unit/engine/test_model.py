@@ -7,7 +7,7 @@ from torch import nn
 import delta_tta
 from delta_tta import InputError, ModelError
 from nets import batches, conv_net, group_norm, same, same_state, snapshot
-from sentences import SCHEDULES, make
+from sentences import SCHEDULES, fitting, make
 
 ALL = [
     *("source", "bn", "tema", "tent", "tent+delta", "tent+anchored", "eta", "eata"),
@@ -243,7 +243,7 @@ def test_a_model_whose_layers_are_layers_no_more(how):
     net = compiled(conv_net())
     for method in ("tent", "source", "cotta"):
         with pytest.raises(ModelError, match=rf"The model was {what}.*Give the nn.Module that it was made from"):
-            delta_tta.adapt(net, method, **RGB)
+            fitting(net, method, **RGB)
     with pytest.raises(ModelError, match=f"Layer '0' was {what}"):
         delta_tta.adapt(nn.Sequential(net, nn.BatchNorm1d(5)), "tent")
 

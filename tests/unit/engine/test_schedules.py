@@ -7,6 +7,7 @@ import delta_tta
 from delta_tta import InputError
 from delta_tta.norms.layers import MovingAverage
 from nets import batches, conv_net, flatten
+from sentences import fitting
 
 
 def learnt(adapter):
@@ -66,7 +67,7 @@ def first_norm(adapter):
 def test_slow_update_from_the_first_batch_starts_with_its_statistics(method):
     paper = {"update": "slow", "length": 8, "init": "first"}
     (x,) = batches(1, size=3)
-    adapter, bn = delta_tta.adapt(conv_net(), method, **paper), delta_tta.adapt(conv_net(), "bn")
+    adapter, bn = fitting(conv_net(), method, **paper), delta_tta.adapt(conv_net(), "bn")
     assert torch.allclose(adapter(x), bn(x), atol=1e-5)  # what BN adapt answers
     norm = first_norm(adapter)
     features = conv_net()[0](x)
@@ -171,7 +172,7 @@ def test_samples_of_another_type_are_refused_and_not_converted(update):
 
 @pytest.mark.parametrize("method", ["tent", "tent+delta"])
 def test_a_window_does_not_keep_samples_that_overflow(method):
-    adapter, twin = (delta_tta.adapt(conv_net(), method, update="window", length=8, lr=0.1) for _ in range(2))
+    adapter, twin = (fitting(conv_net(), method, update="window", length=8, lr=0.1) for _ in range(2))
     first, bad, *rest = batches(4, size=3)
     adapter(first), twin(first)
     adapter(bad.sign() * 3e38)
@@ -221,8 +222,8 @@ def test_episodic_forgets_before_each_batch():
 def test_who_learns_nothing_collects_nothing(method, update):
     kept_for_the_answer = update == "window" and method in ("lame", "bn")
     settings = {"mean": (0.5,) * 3, "std": (0.5,) * 3, "views": 2, "guard": "off"}
-    adapter = delta_tta.adapt(conv_net(), method, update=update, **settings)
-    twin = delta_tta.adapt(conv_net(), method, update="every", **settings)
+    adapter = fitting(conv_net(), method, update=update, **settings)
+    twin = fitting(conv_net(), method, update="every", **settings)
     for size in (8, 8, 10):
         x = batches(1, size=3, shape=(3, size, size))[0]
         if kept_for_the_answer and size == 10:

@@ -10,6 +10,7 @@ import torch
 
 import delta_tta
 from nets import batches, conv_net, flatten, same, snapshot
+from sentences import fitting
 
 PATIENCE = 120  # seconds after which threads that do not end count as a deadlock
 THREADS, CALLS = 6, 10
@@ -106,8 +107,8 @@ def equal(a, b):
 )
 def test_every_answer_is_the_one_of_its_turn(method, schedule):
     settings = {"lr": 0.05, **SETTINGS[schedule]}
-    adapter = delta_tta.adapt(conv_net(), method, **settings)
-    twin = delta_tta.adapt(conv_net(), method, **{**settings, "background": False})
+    adapter = fitting(conv_net(), method, **settings)
+    twin = fitting(conv_net(), method, **{**settings, "background": False})
     xs = batches(THREADS * CALLS, size=3)
     adapter(xs[0])
     state = adapter.state_dict()

@@ -6,18 +6,18 @@ import pytest
 import torch
 from torch import nn
 
-import delta_tta
 from delta_tta import Guard
 from delta_tta.guard import blank
 from delta_tta.norms.shift import Shift
 from nets import bright, channel_net, flatten, same, without_counts
+from sentences import fitting
 
 METHODS = ["tema", "tent+tema", "tent+delta", "ent-w+delta", "anchored", "tent+anchored", "tent+anchored+dot+sticky"]
 SIZE = 16
 
 
 def adapter(method="tent+delta", net=None, **settings):
-    return delta_tta.adapt(net or channel_net(), method, **{"guard": "on", **settings})
+    return fitting(net or channel_net(), method, **{"guard": "on", **settings})
 
 
 def images(seed=0, size=SIZE):

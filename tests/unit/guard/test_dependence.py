@@ -5,13 +5,13 @@ import logging
 import pytest
 import torch
 
-import delta_tta
 from nets import bright, channel_net
+from sentences import fitting
 
 
 def warnings_of(caplog, method, length, **settings):
     """What is logged over a stream in which each class stays for so many samples."""
-    model, g = delta_tta.adapt(channel_net(), method, **settings), torch.Generator().manual_seed(0)
+    model, g = fitting(channel_net(), method, **settings), torch.Generator().manual_seed(0)
     caplog.clear()
     with caplog.at_level(logging.WARNING, "delta_tta"):
         for seed in range(20):

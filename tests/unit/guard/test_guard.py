@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import nn
 
-import delta_tta
 from delta_tta import Guard, SettingError
 from nets import batches, conv_net, flat_net, flatten, without_counts
+from sentences import fitting
 
 WILD = {"lr": 5.0, "optimizer": "sgd", "init": "first"}
 
 
 def adapter(method="tent+delta", net=None, **settings):
-    return delta_tta.adapt(net or conv_net(), method, **{"guard": "on", "update": "every", **settings})
+    return fitting(net or conv_net(), method, **{"guard": "on", "update": "every", **settings})
 
 
 def assert_unchanged(before, after):

@@ -15,6 +15,7 @@ from delta_tta.engine.state import seal
 from delta_tta.methods import cotta, memo
 from delta_tta.methods.memo import marginal_entropy
 from nets import batches, conv_net
+from sentences import fitting
 
 SCALE = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "views": 4}
 
@@ -145,15 +146,15 @@ def test_tta_answers_an_image_the_same_whatever_its_batch():
 def test_tta_takes_as_many_copies_as_memo(preset, views):
     scale = {"mean": SCALE["mean"], "std": SCALE["std"]}
     for method in ("tta", "memo"):
-        assert delta_tta.adapt(conv_net(), method, preset, **scale).settings.views == views
+        assert fitting(conv_net(), method, preset, **scale).settings.views == views
 
 
 @pytest.mark.parametrize("method", ["cotta", "memo"])
 def test_autocast_does_not_answer_with_the_weights_of_another_set(method):
     xs = batches(6, size=4)
     settings = {"restore": 0.0, "lr": 0.05 if method == "memo" else 0.01, "optimizer": "sgd", "gate": 0.0, **SCALE}
-    exact, cast = (delta_tta.adapt(conv_net(), method, **settings) for _ in range(2))
-    still = delta_tta.adapt(conv_net(), method, **{**settings, "lr": 1e-12})
+    exact, cast = (fitting(conv_net(), method, **settings) for _ in range(2))
+    still = fitting(conv_net(), method, **{**settings, "lr": 1e-12})
     with torch.autocast("cpu", torch.bfloat16):
         answers = [cast(x).float() for x in xs]
     moved = error = 0.0
@@ -171,7 +172,7 @@ def test_autocast_does_not_answer_with_the_weights_of_another_set(method):
 @pytest.mark.parametrize("method", ["cotta", "memo"])
 def test_half_precision_models_are_refused_where_all_weights_train(method):
     with pytest.raises(delta_tta.ModelError, match="Give the model in float32"):
-        delta_tta.adapt(conv_net().half(), method, **SCALE)
+        fitting(conv_net().half(), method, **SCALE)
 
 
 def test_grey_images_in_half_precision_have_finite_views():
@@ -206,7 +207,7 @@ def test_methods_that_augment_must_know_the_normalisation(method):
         delta_tta.adapt(conv_net(), method)
     net = conv_net()
     net.pretrained_cfg = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
-    assert delta_tta.adapt(net, method, views=2)(batches(1)[0]).isfinite().all()
+    assert fitting(net, method, views=2)(batches(1)[0]).isfinite().all()
 
 
 def test_whole_methods_have_settings_of_their_own():

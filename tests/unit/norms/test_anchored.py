@@ -14,7 +14,7 @@ from delta_tta.norms.layers import Phase, Tbr
 from delta_tta.norms.selection import BATCH, DOUBT, best_slot
 from delta_tta.settings import Settings
 from nets import batches, bright, channel_net, conv_net, randomise_statistics, same, snapshot
-from sentences import assert_same_state, saved_and_loaded
+from sentences import assert_same_state, fitting, saved_and_loaded
 
 SLOTS = range(1, len(SHARES))
 SIZE = (6, 3, 4, 5)
@@ -199,7 +199,7 @@ def brighter(seed, size=64):
 
 
 def shares(method="anchored", net=None, **settings):
-    model = delta_tta.adapt(net or channel_net(), method, **settings)
+    model = fitting(net or channel_net(), method, **settings)
     return model, model._updater.shares
 
 

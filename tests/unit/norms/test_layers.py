@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 import delta_tta
 from nets import CLASSES, SharedNorm, batches, conv_net, flat_net, randomise_statistics, same, snapshot, volume_net
 from plain import PlainNorm
+from sentences import fitting
 
 
 def layer_of(adapter, index=0):
@@ -181,7 +182,7 @@ def test_gradient_checkpoints_change_nothing():
 
     for method in ("tent", "tent+tema", "tent+delta", "tent+anchored"):
         for init in ("first", "inherit"):
-            exact, other = (delta_tta.adapt(net, method, lr=0.1, init=init) for net in (conv_net(), Checkpointed()))
+            exact, other = (fitting(net, method, lr=0.1, init=init) for net in (conv_net(), Checkpointed()))
             for x in batches(4):
                 assert torch.equal(other(x), exact(x))
 
@@ -227,7 +228,7 @@ def norm_free_of(part):
 def test_every_kind_of_batch_norm(net, shape, method, init):
     net = copy.deepcopy(net)
     before = snapshot(net)
-    adapter = delta_tta.adapt(net, method, init=init)
+    adapter = fitting(net, method, init=init)
     for x in batches(3, shape=shape):
         logits = adapter(x)
         assert logits.shape == (len(x), CLASSES)

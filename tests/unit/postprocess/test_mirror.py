@@ -11,7 +11,7 @@ from delta_tta import MethodError
 from delta_tta.evidence import MEMORY_OF_ANSWERS, until_next
 from delta_tta.postprocess.mirror import PRIOR
 from nets import CLASSES, batches, conv_net
-from sentences import assert_same_state, saved_and_loaded
+from sentences import assert_same_state, fitting, saved_and_loaded
 
 
 def plain(net, stream):
@@ -48,7 +48,7 @@ def test_it_is_the_formula(size):
 
 def test_the_statistics_are_those_of_the_batch_as_it_was_answered():
     first, second = batches(2, size=8)
-    model, alone = (delta_tta.adapt(conv_net(), method) for method in ("tema+mirror", "tema"))
+    model, alone = (fitting(conv_net(), method) for method in ("tema+mirror", "tema"))
     model(first), alone(first)
     with torch.no_grad():
         p, mirrored = (alone.predict(x).softmax(1) for x in (second, second.flip(3)))
@@ -131,7 +131,7 @@ def test_two_opinions_are_better_than_one():
 
 @pytest.mark.parametrize("method", ["source+mirror", "anchored+mirror+sticky", "tent+delta+mirror"])
 def test_predict_mirrors_and_changes_nothing(method):
-    model, (first, second, third) = delta_tta.adapt(conv_net(), method), batches(3, size=12)
+    model, (first, second, third) = fitting(conv_net(), method), batches(3, size=12)
     model(first)
     before = saved_and_loaded(model.state_dict())
     answer = model.predict(second)
@@ -212,7 +212,7 @@ def test_each_batchs_own_statistics_do_not_go_with_parts_of_it(method, instead):
 
 def test_a_plain_model_leaves_it_behind():
     (x,) = batches(1, size=12)
-    model, alone = (delta_tta.adapt(conv_net(), method) for method in ("tema+mirror", "tema"))
+    model, alone = (fitting(conv_net(), method) for method in ("tema+mirror", "tema"))
     model(x), alone(x)
     assert torch.equal(model.unload(keep=True)(x), alone.unload(keep=True)(x))
 

@@ -12,7 +12,7 @@ from delta_tta.adapt import RECOMMENDED, WITHOUT_BATCH_NORM
 from delta_tta.evidence import MEMORY, STAYS, TEMPERATURES, forward_filters
 from delta_tta.postprocess.sticky import DOUBT, NEGLIGIBLE, PRIOR, STREAMS, Sticky, _beliefs
 from nets import CLASSES, batches, bright, channel_net, conv_net, group_norm
-from sentences import assert_same_state, saved_and_loaded
+from sentences import assert_same_state, fitting, saved_and_loaded
 
 GRID = [(float(t), float(s)) for t in TEMPERATURES for s in STAYS]
 
@@ -366,7 +366,7 @@ def test_an_adapters_state_holds_its_streams(settings):
 
 
 def test_a_damaged_filter_is_refused():
-    model, other = (delta_tta.adapt(conv_net(), method) for method in ("source+sticky", "source"))
+    model, other = (fitting(conv_net(), method) for method in ("source+sticky", "source"))
     model(batches(1)[0])
     state = model.state_dict()
     for wrong in ({"mean": state["filter"]["mean"]}, {**state["filter"], "mean": torch.ones(3, 4)}, {"mean": 1}):
@@ -430,7 +430,7 @@ def test_episodic_forgets_the_streams_too():
 
 def test_a_plain_model_holds_all_but_the_filter():
     x = batches(1, size=8)[0]
-    plain, filtered = (delta_tta.adapt(conv_net(), method) for method in ("tema", "tema+sticky"))
+    plain, filtered = (fitting(conv_net(), method) for method in ("tema", "tema+sticky"))
     plain(x), filtered(x)
     assert torch.equal(plain.unload(keep=True)(x), filtered.unload(keep=True)(x))
 
