@@ -88,7 +88,7 @@ def test_its_methods_are_listed_run_stored_and_reported(installed, tmp_path):
     run = ["run", "-m", "gini+delta", "-m", "shy", "-m", "bn", "--samples", 64, "-b", 32, "--scenario", "IS+CB"]
     shown = delta_tta(installed, *run, "--set", "gini_power=3.0", "--store", store, "--workers", 0, "--json").stdout
     assert {one["method"] for one in json.loads(shown)} >= {"gini+delta", "shy", "bn"}
-    delta_tta(installed, "report", "--store", store, "--out", tmp_path / "page.html")
+    delta_tta(installed, "report", store, "--out", tmp_path / "page.html")
     assert "gini" in (tmp_path / "page.html").read_text(encoding="utf-8").lower()
 
 

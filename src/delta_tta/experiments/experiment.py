@@ -16,7 +16,8 @@ from ..corruptions.constants import TYPES, VALIDATION
 from ..data.sources import how_to_get
 from ..errors import InputError, SettingError, nearest
 from ..normalization import Normalisation
-from ..settings import Settings, make_settings, used_by
+from ..registry import COMPONENTS
+from ..settings import Settings, make_settings, settings_of, used_by
 from ..streams import StreamSpec
 
 CLEAN = "none"
@@ -195,11 +196,16 @@ class Cell:
         return cls(**own)
 
 
+PLAIN = tuple(one.name for one in dataclasses.fields(Settings))
+
+
 def _used(method: str, given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Return the settings that a method uses."""
     classes = recipe.parse(method).classes
-    make_settings(None, given, classes)  # a wrong value is refused even where it is not used
     used = used_by(classes)
+    foreign = {name for one in COMPONENTS.values() for name in settings_of(one.build)} - set(PLAIN) - used
+    # a wrong value is refused even where it is not used
+    make_settings(None, {name: value for name, value in given.items() if name not in foreign}, classes)
     return tuple(sorted((name, value) for name, value in given.items() if name in used))
 
 
