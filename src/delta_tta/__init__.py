@@ -5,7 +5,7 @@ for images in stream:
 logits = model(images)
 """
 
-from . import corruptions, data, metrics, models, streams
+from . import corruptions, data, functional, metrics, models, streams
 from .adapt import adapt
 from .adapter import Adapter
 from .engine.checkpoints import Checkpointer, load_state, save_state
@@ -47,6 +47,7 @@ __all__ = [
     "adapt",
     "corruptions",
     "data",
+    "functional",
     "load_state",
     "methods",
     "metrics",

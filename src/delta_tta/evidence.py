@@ -30,9 +30,21 @@ def until_next(batches: int) -> int:
     return max(1, min(LONGEST, batches // 4))
 
 
-def tempered(log_p: Array) -> Array:
-    """Return p^(1/T), renormalised, for each T: (T, B, K)."""
-    scaled = log_p[None] / TEMPERATURES[:, None, None]
+def tempered(log_p: Array, temperatures: Array = TEMPERATURES) -> Array:
+    """Return p^(1/T), renormalised, for each T: (T, B, K).
+
+    Args:
+        log_p: log-probabilities or logits of the samples, (B, K); a class may be at −∞.
+        temperatures: T; those above 1 make answers less sure.
+
+    Examples:
+        >>> log_p = np.log(np.array([[0.8, 0.2]], np.float32))
+        >>> tempered(log_p, np.array([1, 2], np.float32)).round(2)  # 2 : 1 are the roots of 4 : 1
+        array([[[0.8 , 0.2 ]],
+        <BLANKLINE>
+               [[0.67, 0.33]]], dtype=float32)
+    """
+    scaled = log_p[None] / temperatures[:, None, None]
     p: Array = np.exp(scaled - scaled.max(2, keepdims=True))
     p /= p.sum(2, keepdims=True)
     return p
@@ -42,8 +54,14 @@ def of_order(p: Array, q: Array) -> float:
     """Return the evidence, in nats, that neighbours in time share their class, over one batch by itself.
 
     Args:
-        p: of the samples in the order of time, at each temperature, (T, B, K).
+        p: of the samples in the order of time, at each temperature, (T, B, K), as `tempered` returns them.
         q: mean answers at each temperature, (T, K).
+
+    Examples:
+        >>> sure = 4 * np.eye(2, dtype=np.float32)  # logits of either class
+        >>> runs, turns = tempered(sure[[0] * 8 + [1] * 8]), tempered(sure[[0, 1] * 8])
+        >>> [round(of_order(p, p.mean(1)), 1) for p in (runs, turns)]
+        [5.2, -2.5]
     """
     q = q[:, None]
     _, z = forward_filters(likelihood(p, q), q, np.repeat(q, len(STAYS), 1))
@@ -54,9 +72,15 @@ def of_pairs(p: Array, other: Array, q: Array) -> float:
     """Return the evidence, in nats, that the two answers to each sample are about the same class.
 
     Args:
-        p: one answer to each sample, at each temperature, (T, B, K).
+        p: one answer to each sample, at each temperature, (T, B, K), as `tempered` returns them.
         other: the other.
         q: mean answers at each temperature, (T, K).
+
+    Examples:
+        >>> sure = 4 * np.eye(2, dtype=np.float32)  # logits of either class
+        >>> p, alike, unlike = (tempered(sure[said]) for said in ([0, 1, 0, 1], [0, 1, 0, 1], [1, 0, 1, 0]))
+        >>> [round(of_pairs(p, other, p.mean(1)), 1) for other in (alike, unlike)]
+        [1.8, -1.8]
     """
     alike = np.einsum("tbk,tbk->tb", likelihood(p, q[:, None]), other)
     return _mean_over_grid(np.log(1 + STAYS * (alike[..., None] - 1)).sum(1))
@@ -76,10 +100,22 @@ def likelihood(p: Array, q: Array) -> Array:
 def forward_filters(ratio: Array, q: Array, belief: Array) -> tuple[Array, Array]:
     """Run a filter for each T and s over the samples of one stream; return the last beliefs, (T, S, K), and all Z.
 
+    At each sample, with a the belief before it, Z = Σ_y (s a(y) + (1 − s) q(y)) p(y) / q(y), and the belief after it is
+    a ← (s a + (1 − s) q) p / q / Z. The values of s are `STAYS`, (S,).
+
     Args:
-        ratio: p / q of the samples, (T, B, K).
-        q: for all of them or for each, (T, 1 or B, K).
-        belief: before the first.
+        ratio: p / q of the samples in the order of time, (T, B, K).
+        q: mean answers, for all of them or for each, (T, 1 or B, K).
+        belief: before the first, (T, S, K).
+
+    Examples:
+        >>> p = tempered(4 * np.eye(2, dtype=np.float32)[[0, 0, 0, 1]])
+        >>> q = np.full((3, 1, 2), 0.5, np.float32)
+        >>> belief, z = forward_filters(p / q, q, np.repeat(q, len(STAYS), 1))
+        >>> belief.shape, z.shape
+        ((3, 4, 2), (4, 3, 4))
+        >>> z[:, 0, 0].round(2)  # T = 1, s = 0.5: the first tells nothing, two are as foreseen, one is not
+        array([1.  , 1.46, 1.48, 0.52], dtype=float32)
     """
     belief, last = belief.copy(), np.ones(belief.shape[:2], np.float32)
     z = np.empty((ratio.shape[1], *last.shape), np.float32)

@@ -8,13 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from .functional import EPSILON, class_frequencies, dot_weights
 from .prediction import Prediction
 from .registry import Capabilities, State, component
 from .settings import Settings
 from .similarity import differs, next_average
 
-EPSILON = 1e-8
-"""ε of Algorithm 1, line 6; the paper gives no value."""
 KAPPA = 0.9
 """κ of KL-div, as Mummadi et al. have it: the share of the old average that stays at each batch."""
 
@@ -53,7 +52,7 @@ class Frequencies(Reweighting):
 
     def next_state(self, prediction: Prediction, state: State, selected: Tensor | None) -> State:
         """Line 10: z_t = λ z_{t−1} + (1−λ) mean_B p."""
-        return {"z": torch.lerp(prediction.p.mean(0), self.z(prediction, state), self.settings.lam)}
+        return {"z": class_frequencies(self.z(prediction, state), prediction.p, self.settings.lam)}
 
     def z(self, prediction: Prediction, state: State) -> Tensor:
         """Return z_{t−1}, (K,); uniform at first."""
@@ -70,9 +69,8 @@ class Dot(Frequencies):
 
     def weights(self, prediction: Prediction, state: State) -> Tensor:
         """Lines 5 to 7, with z_{t−1}; "soft" takes the expectation over p instead of the predicted class."""
-        rarity = 1 / (self.z(prediction, state) + EPSILON)  # (K,)
-        w = prediction.p @ rarity if self.settings.dot == "soft" else rarity[prediction.label]  # (B,)
-        return w / w.mean()
+        answers = prediction.p if self.settings.dot == "soft" else prediction.label
+        return dot_weights(answers, self.z(prediction, state))
 
 
 @component(

@@ -11,7 +11,7 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -67,8 +67,7 @@ class StreamSpec:
                 raise StreamError(f"Expected `{name}` ({letter}) of {self.scenario} to be {words}, but got {value!r}.")
             if not wanted and value is not None:
                 raise StreamError(f"{self.scenario} has no `{name}` ({letter}), but got {value!r}; leave it out.")
-        if not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
-            raise StreamError(f"Expected `seed` to be an integer from 0 to 2**32 - 1, but got {self.seed!r}.")
+        _check_seed(self.seed)
         if not isinstance(self.pieces, int) or self.pieces < 1:
             raise StreamError(f"Expected `pieces` (J) to be an integer of at least 1, but got {self.pieces!r}.")
 
@@ -165,29 +164,111 @@ def stream(
     """
     spec = StreamSpec(scenario, rho, pi, seed, pieces)
     classes = _checked(labels)
-    python, numpy = random.Random(seed), np.random.RandomState(seed)  # the generators the paper's numbers came from
+    draws = Draws.of(seed)
     order = np.arange(len(classes), dtype=np.int64)
-    if spec.dependent or spec.imbalanced:
-        known, last = np.unique(classes), int(classes.max())
-        if len(known) <= last:  # not by counting up to `last`, which may be anything
-            missing = np.setdiff1d(np.arange(min(last, len(known) + NAMED)), known)[:NAMED].tolist()
-            raise StreamError(
-                f"Expected samples of every class from 0 to {last}, but there are none of {missing}"
-                f"{' and others' if last + 1 - len(known) > len(missing) else ''}. Number the classes without gaps."
-            )
     if spec.imbalanced:
         assert pi is not None
-        order = _imbalanced(classes, pi, numpy)
+        order = imbalanced_indices(classes, pi, draws)
     if spec.dependent:
         assert rho is not None
-        order = order[_dependent(classes[order], rho, pieces, numpy, python)]
+        order = order[dependent_indices(classes[order], rho, draws, pieces)]
     elif spec.scenario == "videos":
-        order = _by_video(len(classes), groups, python)
+        order = _by_video(len(classes), groups, draws.python)
     elif spec.scenario != "natural":
-        shuffled = order.tolist()
-        python.shuffle(shuffled)
-        order = np.array(shuffled, dtype=np.int64)
+        order = order[shuffled_indices(len(order), draws)]
     return Stream(spec, order, len(classes))
+
+
+class Draws(NamedTuple):
+    """The two generators that the paper's numbers came from, for functions of which one goes on where another stopped.
+
+    Attributes:
+        numpy: draws frequencies and samples.
+        python: shuffles.
+    """
+
+    numpy: np.random.RandomState
+    python: random.Random
+
+    @classmethod
+    def of(cls, seed: int | Draws) -> Draws:
+        """Return new generators of this seed, or those that are given."""
+        if isinstance(seed, Draws):
+            return seed
+        _check_seed(seed)
+        return cls(np.random.RandomState(seed), random.Random(seed))
+
+
+def shuffled_indices(count: int, seed: int | Draws = 2020) -> Indices:
+    """Return 0 to count − 1 in random order, (count,): the stream IS+CB.
+
+    Args:
+        count: of samples.
+        seed: of the order; or generators, which go on.
+
+    Examples:
+        >>> shuffled_indices(6).tolist()
+        [0, 3, 2, 1, 5, 4]
+    """
+    order = list(range(count))
+    Draws.of(seed).python.shuffle(order)
+    return np.array(order, dtype=np.int64)
+
+
+def imbalanced_indices(labels: npt.ArrayLike, pi: float, seed: int | Draws = 2020) -> Indices:
+    """Draw with replacement, class by class: n_c = floor(p_c N) + 1 with p_c ∝ π^(c / (K−1)), class 0 the head.
+
+    The stream IS+CI is these indices in the order of `shuffled_indices`.
+
+    Args:
+        labels: the class of each sample, (N,), 0 to K − 1.
+        pi: π, the size of the rarest class relative to the most frequent, in (0, 1].
+        seed: of the draws; or generators, which go on.
+
+    Examples:
+        >>> labels = np.repeat([0, 1, 2], 4)
+        >>> labels[imbalanced_indices(labels, pi=0.1)].tolist()
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2]
+    """
+    StreamSpec("IS+CI", pi=pi)  # raises where π is wrong
+    classes, draws = _without_gaps(labels), Draws.of(seed)
+    last = classes.max()
+    weights = np.array([pi ** (c / last) if last else 1.0 for c in range(last + 1)])
+    sizes = np.floor(weights / weights.sum() * len(classes)).astype(int) + 1
+    return np.concatenate([draws.numpy.choice(np.flatnonzero(classes == c), sizes[c]) for c in range(last + 1)])
+
+
+def dependent_indices(labels: npt.ArrayLike, rho: float, seed: int | Draws = 2020, pieces: int = PIECES) -> Indices:
+    """Cut every class into J pieces by Dirichlet(ρ); piece by piece, let the classes follow in random order.
+
+    This is the stream DS+CB, (N,). For DS+CI, `labels` are those of what `imbalanced_indices` drew, and both take the
+    same `Draws`.
+
+    Args:
+        labels: the class of each sample, (N,), 0 to K − 1.
+        rho: ρ, above 0: the smaller, the longer a class fills the view.
+        seed: of the draws; or generators, which go on.
+        pieces: J.
+
+    Examples:
+        >>> labels = np.repeat([0, 1, 2], 4)
+        >>> labels[dependent_indices(labels, rho=0.1)].tolist()
+        [0, 0, 0, 2, 1, 1, 1, 2, 2, 1, 0, 2]
+    """
+    StreamSpec("DS+CB", rho=rho, pieces=pieces)  # raises where ρ or J is wrong
+    found, draws = _without_gaps(labels), Draws.of(seed)
+    classes = int(found.max()) + 1
+    shares = draws.numpy.dirichlet([rho] * pieces, classes)  # (K, J)
+    runs = []
+    for c in range(classes):
+        own = np.flatnonzero(found == c)
+        runs.append(np.split(own, (shares[c].cumsum()[:-1] * len(own)).astype(int)))
+    order = []
+    for piece in range(pieces):
+        turn = list(range(classes))
+        draws.python.shuffle(turn)
+        order += [runs[c][piece] for c in turn]
+    return np.concatenate(order)
 
 
 def _by_video(count: int, groups: Sequence[str] | None, python: random.Random) -> Indices:
@@ -204,32 +285,6 @@ def _by_video(count: int, groups: Sequence[str] | None, python: random.Random) -
     names = list(places)
     python.shuffle(names)
     return np.array([place for name in names for place in places[name]], dtype=np.int64)
-
-
-def _imbalanced(labels: Indices, pi: float, numpy: np.random.RandomState) -> Indices:
-    """Draw with replacement, class by class: n_c = floor(p_c N) + 1 with p_c ∝ π^(c / (K−1)), class 0 the head."""
-    last = labels.max()
-    weights = np.array([pi ** (c / last) if last else 1.0 for c in range(last + 1)])
-    sizes = np.floor(weights / weights.sum() * len(labels)).astype(int) + 1
-    return np.concatenate([numpy.choice(np.flatnonzero(labels == c), sizes[c]) for c in range(last + 1)])
-
-
-def _dependent(
-    labels: Indices, rho: float, pieces: int, numpy: np.random.RandomState, python: random.Random
-) -> Indices:
-    """Cut every class into J pieces by Dirichlet(ρ); piece by piece, let the classes follow in random order."""
-    classes = int(labels.max()) + 1
-    shares = numpy.dirichlet([rho] * pieces, classes)  # (K, J)
-    runs = []
-    for c in range(classes):
-        own = np.flatnonzero(labels == c)
-        runs.append(np.split(own, (shares[c].cumsum()[:-1] * len(own)).astype(int)))
-    order = []
-    for piece in range(pieces):
-        turn = list(range(classes))
-        python.shuffle(turn)
-        order += [runs[c][piece] for c in turn]
-    return np.concatenate(order)
 
 
 class DomainStream(Sampler[int]):
@@ -309,3 +364,20 @@ def _checked(labels: npt.ArrayLike) -> Indices:
     if array.min() < 0:
         raise StreamError(f"Expected `labels` to count from 0, but the smallest is {array.min()}.")
     return array.astype(np.int64)
+
+
+def _without_gaps(labels: npt.ArrayLike) -> Indices:
+    classes = _checked(labels)
+    known, last = np.unique(classes), int(classes.max())
+    if len(known) <= last:  # not by counting up to `last`, which may be anything
+        missing = np.setdiff1d(np.arange(min(last, len(known) + NAMED)), known)[:NAMED].tolist()
+        raise StreamError(
+            f"Expected samples of every class from 0 to {last}, but there are none of {missing}"
+            f"{' and others' if last + 1 - len(known) > len(missing) else ''}. Number the classes without gaps."
+        )
+    return classes
+
+
+def _check_seed(seed: int) -> None:
+    if not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise StreamError(f"Expected `seed` to be an integer from 0 to 2**32 - 1, but got {seed!r}.")

@@ -237,6 +237,7 @@ def test_the_public_names():
         "adapt",
         "corruptions",
         "data",
+        "functional",
         "load_state",
         "methods",
         "metrics",

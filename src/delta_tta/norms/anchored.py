@@ -21,12 +21,66 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..registry import component
 from ..settings import OURS, Settings
-from .layers import MovingAverage, Phase, Tail, batch_norm, renormalised
+from .layers import MovingAverage, Phase, Tail, batch_norm
 from .statistics import Observation
-from .tbr import eval_norm
+from .tbr import eval_norm, tbr
 
 SHARES = (0.0, 0.25, 0.5, 0.75)
 """m of each slot; the first is the source itself and has no averages."""
+
+
+def anchored_statistics(
+    source_mean: Tensor, source_std: Tensor, mean: Tensor, std: Tensor, share: float
+) -> tuple[Tensor, Tensor]:
+    """Return (1 − m) μ_s + m μ_e and (1 − m) σ_s + m σ_e, each (C,), in the source's type.
+
+    Args:
+        source_mean: μ_s, (C,), what the model was trained with.
+        source_std: σ_s, (C,).
+        mean: μ_e, (C,), the stream's.
+        std: σ_e, (C,).
+        share: m, of the stream: 0 is the source, 1 the stream.
+
+    Examples:
+        >>> source, stream = (torch.tensor([0.0]), torch.tensor([1.0])), (torch.tensor([4.0]), torch.tensor([3.0]))
+        >>> anchored_statistics(*source, *stream, share=0.25)
+        (tensor([1.]), tensor([1.5000]))
+    """
+    return torch.lerp(source_mean, mean.to(source_mean), share), torch.lerp(source_std, std.to(source_std), share)
+
+
+def pooled_update(
+    mean: Tensor,
+    std: Tensor,
+    batch_mean: Tensor,
+    batch_std: Tensor,
+    rate: float,
+    out: tuple[Tensor, Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return μ and σ, each (C,), moved by one batch; the variance counts what lies between batches.
+
+        μ ← μ + a (μ_b − μ)          v ← (1 − a)(v + a (μ_b − μ)²) + a v_b          with v = σ²
+
+    They are those of a population of which a share of a is the batch's: over batches of one size, at rates 1, 1/2, 1/3
+    and so on, those of all samples.
+
+    Args:
+        mean: μ before, (C,).
+        std: σ before, (C,).
+        batch_mean: μ_b, (C,).
+        batch_std: σ_b, (C,).
+        rate: a, 0 to 1.
+        out: where to write them; may be `mean` and `std`.
+
+    Examples:
+        >>> one, other = (torch.tensor([0.0]), torch.tensor([0.0])), (torch.tensor([2.0]), torch.tensor([0.0]))
+        >>> pooled_update(*one, *other, rate=0.5)
+        (tensor([1.]), tensor([1.]))
+    """
+    new_mean, new_std = (None, None) if out is None else out
+    apart = batch_mean - mean
+    variance = (1 - rate) * (std**2 + rate * apart**2) + rate * batch_std**2  # before `mean` is written to
+    return torch.add(mean, apart, alpha=rate, out=new_mean), torch.sqrt(variance, out=new_std)
 
 
 @component(
@@ -74,18 +128,19 @@ class Anchored(MovingAverage):
             return batch_norm(x, self.source)
         if not torch.is_grad_enabled():
             return eval_norm(x, *self._affine, *mixture)
-        return renormalised(x, self._affine, *mixture, seen)
+        return tbr(x, *self._affine, *mixture, self._eps, seen)
 
     def _mixture(self, slot: int, seen: Observation | None = None) -> tuple[Tensor, Tensor] | None:
         """Return μ and σ of a slot; where its averages have not started, from what is seen. None: the batch's own."""
         source, current = self.inherited(), None if self._phase.anew else self._current()
         if slot == 0 or (current is None and seen is None):
             return source
-        stream = (current[0][slot - 1], current[1][slot - 1]) if current is not None else seen.statistics  # type: ignore[union-attr]
+        stream: tuple[Tensor, Tensor] = (
+            (current[0][slot - 1], current[1][slot - 1]) if current is not None else seen.statistics  # type: ignore[union-attr]
+        )
         if source is None:  # a layer without statistics has nothing to be anchored to
             return stream
-        mean, std = (torch.lerp(old, new.to(old), SHARES[slot]) for old, new in zip(source, stream, strict=True))
-        return mean, std
+        return anchored_statistics(*source, *stream, SHARES[slot])
 
     @property
     def settled(self) -> bool:
@@ -106,10 +161,7 @@ class Anchored(MovingAverage):
         self._seen = [(own, seen) for own, seen in self._seen if own != slot]
 
     def commit(self) -> None:
-        """Move the averages of the slots that met the batch, each by its rate.
-
-        The variance counts what lies between batches: v ← (1 − a)(v + a (μ_b − μ)²) + a v_b.
-        """
+        """Move the averages of the slots that met the batch, each by its rate."""
         if self._phase.anew:
             self.mean = self.std = None
         for slot, seen in self._seen:
@@ -118,12 +170,8 @@ class Anchored(MovingAverage):
             mean_b, std_b = seen.statistics
             if self.mean is None or self.std is None:
                 self.mean, self.std = (t.repeat(len(SHARES) - 1, 1) for t in (mean_b, std_b))
-            rate = self._phase.rates[slot]
-            mean, std = self.mean[slot - 1], self.std[slot - 1]
-            apart = mean_b - mean
-            variance = (1 - rate) * (std**2 + rate * apart**2) + rate * std_b**2
-            mean.add_(apart, alpha=rate)
-            std.copy_(variance.sqrt())
+            own = self.mean[slot - 1], self.std[slot - 1]
+            pooled_update(*own, mean_b, std_b, self._phase.rates[slot], out=own)
         self.discard()
 
     def discard(self) -> None:

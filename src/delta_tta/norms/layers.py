@@ -18,7 +18,7 @@ from ..registry import Capabilities, component
 from ..settings import Settings
 from .shift import sums
 from .statistics import Observation, at_least_float32, batch_moments, changes, follow
-from .tbr import Renormalise, eval_norm, renormalise_by_terms
+from .tbr import eval_norm, tbr
 
 Tail = Callable[[_BatchNorm, Tensor], Tensor]
 """What a batch norm subclass does after normalising, given itself and the features."""
@@ -195,8 +195,7 @@ class BatchStatistics(AdaptiveNorm):
             share = prior / (prior + seen.samples)
             mean = torch.lerp(mean, s.running_mean.to(mean.dtype), share)
             std = (torch.lerp(std**2 - s.eps, s.running_var.to(mean.dtype), share) + s.eps).sqrt()
-        y: Tensor = Renormalise.apply(x, *self._affine, mean, std, seen)  # type: ignore[no-untyped-call]  # torch does not type it
-        return y
+        return tbr(x, *self._affine, mean, std, self._eps, seen)
 
     def baked(self) -> tuple[Tensor, Tensor] | None:
         """A plain layer without statistics uses the batch's own in eval mode too."""
@@ -347,17 +346,7 @@ class Tbr(MovingAverage):
 
     def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
         """Equation 1."""
-        return renormalised(x, self._affine, mean, std, seen)
-
-
-def renormalised(
-    x: Tensor, affine: tuple[Tensor | None, Tensor | None], mean: Tensor, std: Tensor, seen: Observation
-) -> Tensor:
-    """Return γ (x − mean) / std + β with TBR's gradient."""
-    if torch.compiler.is_compiling() and seen.ranks is None:
-        return renormalise_by_terms(x, *affine, mean, std, seen)
-    y: Tensor = Renormalise.apply(x, *affine, mean, std, seen)  # type: ignore[no-untyped-call]  # torch does not type it
-    return y
+        return tbr(x, *self._affine, mean, std, self._eps, seen)
 
 
 def batch_norm(x: Tensor, layer: _BatchNorm) -> Tensor:

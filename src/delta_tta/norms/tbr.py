@@ -27,6 +27,50 @@ from torch.autograd.function import once_differentiable
 from .statistics import Observation, batch_moments
 
 
+def tbr(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    std: Tensor,
+    eps: float = 1e-5,
+    seen: Observation | None = None,
+) -> Tensor:
+    """Return γ (x − μ_e) / σ_e + β, shaped as x, with the gradient of test-time batch renormalisation.
+
+    The value is that of batch norm in eval mode. The gradient is that of the paper's equation 1,
+
+        γ ((x − μ_b) / σ_b · r + d) + β          with r = σ_b / σ_e and d = (μ_b − μ_e) / σ_e as constants:
+
+    it passes through μ_b and σ_b, the batch's statistics. None goes to μ_e and σ_e, and there are no second ones.
+
+    Args:
+        x: features, (B, C, …).
+        weight: γ, (C,); None for 1.
+        bias: β, (C,); None for 0.
+        mean: μ_e, (C,), in float32 where x is in half precision.
+        std: σ_e, (C,), likewise: a standard deviation, with any eps already in it.
+        eps: σ_b is sqrt(biased variance of the batch + eps).
+        seen: who measures the batch, where somebody wants to know μ_b and σ_b later; eps is then its own.
+
+    Examples:
+        >>> x = torch.tensor([[1.0], [3.0]], requires_grad=True)
+        >>> y = tbr(x, None, None, mean=torch.tensor([1.0]), std=torch.tensor([2.0]))
+        >>> y.tolist()
+        [[0.0], [1.0]]
+
+        Whatever moves all samples alike moves μ_b, too, and does not count (eval mode's gradient is 1 / σ_e):
+
+        >>> torch.autograd.grad(y.sum(), x)[0].tolist()
+        [[0.0], [0.0]]
+    """
+    seen = Observation(x, eps, layer="tbr") if seen is None else seen
+    if torch.compiler.is_compiling() and seen.ranks is None:
+        return renormalise_by_terms(x, weight, bias, mean, std, seen)
+    y: Tensor = Renormalise.apply(x, weight, bias, mean, std, seen)  # type: ignore[no-untyped-call]  # torch does not type it
+    return y
+
+
 class Renormalise(torch.autograd.Function):
     """out = γ ((v − μ_b) / σ_b · r + d) + β."""
 

@@ -113,7 +113,7 @@ class Sticky(Capabilities):
                 places = np.flatnonzero(weights.any(0))
                 t, s = np.divmod(places, len(STAYS))
                 met = likelihood(p[:, own], q_answer)[t]
-                beliefs = _beliefs(met, q_answer[t], start[t, s], STAYS[s, None], smooth)
+                beliefs = filtered_beliefs(met, q_answer[t], start[t, s], STAYS[s, None], smooth)
                 filtered[own] = (1 - weights.sum(1, keepdims=True)) * p[0][own]
                 filtered[own] += np.einsum(
                     "bf,bfk->bk", np.broadcast_to(weights[:, places], beliefs.shape[:2]), beliefs
@@ -204,12 +204,12 @@ def _with_prior(means: Array, counts: Array, prior: float) -> Array:
     return q
 
 
-def _beliefs(ratio: Array, q: Array, start: Array, stay: Array, smooth: bool) -> Array:
-    """Return what each filter believes at each sample, (B, F, K); smooth: with what the later ones of the batch say.
+def filtered_beliefs(ratio: Array, q: Array, start: Array, stay: Array, smooth: bool) -> Array:
+    """Return what each filter believes at each sample, (B, F, K); smooth: with what the later ones say.
 
     Args:
         ratio: (F, B, K).
-        q: (F, 1 or B, K); smooth takes one for all samples.
+        q: for all samples or for each, (F, 1 or B, K).
         start: the beliefs before the first, (F, K).
         stay: s, (F, 1).
         smooth: whether to go back from the last.
@@ -224,7 +224,7 @@ def _beliefs(ratio: Array, q: Array, start: Array, stay: Array, smooth: bool) ->
         later = np.ones_like(start)
         for t in range(len(beliefs) - 1, 0, -1):
             told = ratio[:, t] * later
-            later = stay * told + (1 - stay) * (q[:, 0] * told).sum(1, keepdims=True)
+            later = stay * told + (1 - stay) * (q[:, min(t, q.shape[1] - 1)] * told).sum(1, keepdims=True)
             later /= later.mean(1, keepdims=True)
             both = beliefs[t - 1] * later
             beliefs[t - 1] = both / both.sum(1, keepdims=True)

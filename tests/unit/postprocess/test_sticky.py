@@ -10,7 +10,7 @@ import delta_tta
 from delta_tta import InputError, SettingError, StateError
 from delta_tta.adapt import RECOMMENDED, WITHOUT_BATCH_NORM
 from delta_tta.evidence import MEMORY, STAYS, TEMPERATURES, forward_filters
-from delta_tta.postprocess.sticky import DOUBT, NEGLIGIBLE, PRIOR, STREAMS, Sticky, _beliefs
+from delta_tta.postprocess.sticky import DOUBT, NEGLIGIBLE, PRIOR, STREAMS, Sticky, filtered_beliefs
 from nets import CLASSES, batches, bright, channel_net, conv_net, group_norm
 from sentences import assert_same_state, fitting, saved_and_loaded
 
@@ -115,7 +115,7 @@ def test_each_filter_is_a_hidden_markov_model(t, s):
     filtered, smoothed, log_z = walk([*(log_p.exp() / q).double()], q.double().expand(45, CLASSES), s, start.double())
     for smooth, expected in ((False, filtered), (True, smoothed)):
         stay = np.array([[s]], np.float32)
-        ours = _beliefs(likelihood[None], q[None, None].numpy(), start[None].numpy(), stay, smooth)
+        ours = filtered_beliefs(likelihood[None], q[None, None].numpy(), start[None].numpy(), stay, smooth)
         assert torch.allclose(torch.from_numpy(ours[:, 0]).double(), expected, atol=1e-4)
     starts = start.expand(len(TEMPERATURES), len(STAYS), CLASSES).numpy()
     own = [float(x) for x in STAYS].index(s)
