@@ -34,7 +34,7 @@ Images = Annotated[
     int | None,
     typer.Option(min=10, help="Only so many of the images: quicker, but short streams hardly show the point."),
 ]
-Picture = Annotated[str, typer.Option(help="PNG of the accuracy over the stream; '' for none.")]
+Picture = Annotated[str, typer.Option(help="PNG or SVG of the accuracy over the stream; '' for none.")]
 Page = Annotated[str, typer.Option(help="HTML page of the results; '' for none.")]
 
 
