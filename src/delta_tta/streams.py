@@ -6,7 +6,6 @@ writes it, and identified by a digest of its indices, so that two results can be
 
 from __future__ import annotations
 
-import hashlib
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ import numpy.typing as npt
 from torch.utils.data import Sampler
 
 from .errors import StreamError, nearest
+from .files import digest
 
 Scenario = Literal["IS+CB", "DS+CB", "IS+CI", "DS+CI", "natural", "videos"]
 Indices = npt.NDArray[np.int64]
@@ -351,7 +351,7 @@ def _number(value: float | None) -> str:
 
 
 def _digest(indices: Indices) -> str:
-    return hashlib.sha256(np.ascontiguousarray(indices, dtype="<i8").tobytes()).hexdigest()[:16]
+    return digest(np.ascontiguousarray(indices, dtype="<i8").tobytes(), 16)
 
 
 def _checked(labels: npt.ArrayLike) -> Indices:

@@ -70,6 +70,7 @@ def test_compare_prints_a_table_and_writes_markdown(tmp_path):
         (["compare", "tent", "--corruption", "fogg"], "Did you mean 'fog'"),
         (["corrupt", "out", "--only", "fogg"], "Did you mean 'fog'"),
         (["demo", "--severity", "9"], "from 1 to 5, but got 9"),
+        (["demo", "--picture", "demo.pdf"], "A picture is written as .png or .svg, and 'demo.pdf' is neither."),
     ],
 )
 def test_what_cannot_be_used_is_one_line_and_exit_code_2(tmp_path, monkeypatch, arguments, words):

@@ -6,25 +6,19 @@ from collections.abc import Callable
 
 import typer
 
-from . import compare as compare
-from . import corrupt as corrupt
-from . import methods as listing
-from . import reproduce as reproduce
-from . import run as running
-from . import train
-from . import tune as tuning
+from . import compare, corrupt, demo, methods, report, reproduce, run, train, tune
 from .app import Command, Program, program
 
 COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
-    "demo": (compare.demo, compare.DEMO_EXAMPLES),
-    "compare": (compare.compare, compare.COMPARE_EXAMPLES),
-    "run": (running.run, running.EXAMPLES),
-    "reproduce": (reproduce.reproduce, reproduce.REPRODUCE_EXAMPLES),
-    "report": (reproduce.report, reproduce.REPORT_EXAMPLES),
-    "tune": (tuning.tune, tuning.EXAMPLES),
+    "demo": (demo.demo, demo.EXAMPLES),
+    "compare": (compare.compare, compare.EXAMPLES),
+    "run": (run.run, run.EXAMPLES),
+    "reproduce": (reproduce.reproduce, reproduce.EXAMPLES),
+    "report": (report.report, report.EXAMPLES),
+    "tune": (tune.tune, tune.EXAMPLES),
     "train": (train.train, train.EXAMPLES),
     "corrupt": (corrupt.corrupt, corrupt.EXAMPLES),
-    "methods": (listing.methods, listing.EXAMPLES),
+    "methods": (methods.methods, methods.EXAMPLES),
 }
 
 app = typer.Typer(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import sys
 import traceback
@@ -19,6 +18,7 @@ from rich.console import Console
 
 from ..errors import DeltaError
 from ..experiments.local_engine import in_words
+from ..files import finite
 from . import INTERRUPTED, TERMINATED, WRONG, Terminated
 
 FAILED = 1
@@ -70,15 +70,7 @@ def complain(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print the result for machines: plain ASCII, and null where there is no number."""
-    typer.echo(json.dumps(_finite(value), indent=1, allow_nan=False))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    typer.echo(json.dumps(finite(value), indent=1, allow_nan=False))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""delta-tta reproduce, delta-tta report."""
+"""delta-tta reproduce."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..experiments.runner import Plan, default_cache
 from ..experiments.store import Store
 from ..paper import EXHIBITS, Benchmark, Shelf, exhibit
 from ..paper import benchmark as benchmark
-from ..paper.page import report_of, store_report
+from ..paper.page import report_of
 from ..report.console import rich_table
 from ..report.files import write_exhibit
 from ..report.page import write_page
@@ -41,17 +41,12 @@ from .execution import (
     finish,
 )
 
-REPRODUCE_EXAMPLES = """
+EXAMPLES = """
 Examples:
   delta-tta reproduce --list                    # what there is, and what it costs here
   delta-tta reproduce table-5                   # on the embedded images
   delta-tta reproduce table-5 --on cifar100 --data data/cifar100
   delta-tta reproduce --all --on cifar100-c --data CIFAR-100-C --weights resnext29.pt
-"""
-REPORT_EXAMPLES = """
-Examples:
-  delta-tta report                              # of delta-tta.db, to delta-tta-report.html
-  delta-tta report results.db --out page.html
 """
 
 
@@ -116,20 +111,6 @@ def reproduce(
     _show(made, as_json, place, folder)
     say(f"Files: {folder}; the page: {folder / 'report.html'}")
     finish(tally)
-
-
-def report(
-    store: Annotated[Path, typer.Argument(help="A store of results.")] = Path("delta-tta.db"),
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("delta-tta-report.html"),
-    as_json: Json = False,
-) -> None:
-    """Write one HTML page of everything in a store: it opens from disk and needs no network."""
-    with Store(store, create=False) as opened:
-        made = store_report(opened)
-    write_page(made, out)
-    if as_json:
-        print_json({"page": str(out), **made.as_dict()})
-    say(f"The page: {out}")
 
 
 def _chosen(names: Sequence[str], everything: bool, place: Benchmark) -> list[str]:

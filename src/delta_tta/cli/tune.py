@@ -13,6 +13,7 @@ from ..experiments.experiment import Experiment, from_mapping
 from ..experiments.runner import default_cache
 from ..experiments.store import Store
 from ..report.console import rich_table
+from ..report.overview import stream_name
 from ..report.shown import Column, Number, Row, Table
 from . import completion as completion
 from .console import Json, consoles, print_json
@@ -110,7 +111,7 @@ def tune(
             }
             for t in judged
         ]  # fmt: skip
-        streams = [str(one).rpartition(", seed")[0] for one in base.scenarios]
+        streams = [stream_name(one) for one in base.scenarios]
         print_json({"method": method, "scenarios": streams, "source": source.mean, "trials": tried, "best": call})
         return
     shown = consoles()[0]
@@ -134,7 +135,7 @@ def _grid(text: str) -> tuple[str, list[Any]]:
 
 
 def _table(base: Experiment, source: tuning.Trial, judged: list[tuning.Trial]) -> Table:
-    columns = [*(Column(str(one).rpartition(", seed")[0]) for one in base.scenarios), Column("mean")]
+    columns = [*(Column(stream_name(one)) for one in base.scenarios), Column("mean")]
     rows = []
     best = [max(values) for values in zip(*((*t.by_scenario, t.mean) for t in judged), strict=True)]
     for trial in [source, *judged]:

@@ -8,7 +8,6 @@ Every file appears complete or not at all (written aside, then renamed), so that
 
 from __future__ import annotations
 
-import hashlib
 import json
 import multiprocessing
 import os
@@ -27,6 +26,7 @@ import numpy as np
 from .. import __version__
 from ..data.sets import ArraySet, FileSet, ImageSet, read_image
 from ..errors import DataError, SettingError
+from ..files import UNFINISHED, digest, write_whole
 from . import corrupt, describe, frost_source
 from .constants import TYPES, ConstantSet
 
@@ -34,8 +34,6 @@ CARD = "corruptions.json"
 QUALITY = 85
 """Of the JPEG files of ImageNet-C."""
 SEVERITIES = (1, 2, 3, 4, 5)
-PART = re.compile(r"\..*\.(\d+)\.part")
-"""Name of a file that is being written, with the number of the process."""
 FILES_AT_ONCE = 8
 """Image files in one piece of work."""
 
@@ -128,10 +126,10 @@ def _digest(data: ArraySet | FileSet) -> str:
     Names begin at the folder of the classes: that it was called by another path, or moved, changes nothing.
     """
     if isinstance(data, ArraySet):
-        return hashlib.sha256(np.ascontiguousarray(data.images).tobytes()).hexdigest()[:16]
+        return digest(np.ascontiguousarray(data.images).tobytes(), 16)
     root = data.root or os.path.commonpath([os.path.abspath(path.parent) for path in data.paths])
     files = [f"{os.path.relpath(path, root)} {_size(path)}" for path in data.paths]
-    return hashlib.sha256("\n".join(files).encode()).hexdigest()[:16]
+    return digest("\n".join(files), 16)
 
 
 def _size(path: Path) -> int:
@@ -152,8 +150,8 @@ def _refuse_nested(data: FileSet, place: Path) -> None:
 
 def _sweep(place: Path) -> None:
     """Remove what processes that are no more left half-written."""
-    for file in place.rglob(".*.part"):
-        match = PART.fullmatch(file.name)
+    for file in place.rglob(".*.tmp"):
+        match = UNFINISHED.fullmatch(file.name)
         if match and not _alive(int(match[1])):
             file.unlink(missing_ok=True)
 
@@ -180,9 +178,9 @@ def _claim(place: Path, plan: Plan) -> None:
             words = ", ".join(f"{key} {was[key]!r} (now {card[key]!r})" for key in differs)
             raise DataError(f"{place} holds a set made with {words}. Write to another folder.")
         card = {**there, **card, "corruptions": sorted({*there["corruptions"], *card["corruptions"]})}
-    elif any(not PART.fullmatch(file.name) for file in place.iterdir()):
+    elif any(not UNFINISHED.fullmatch(file.name) for file in place.iterdir()):
         raise DataError(f"Expected an empty folder, or one this command began, but {place} has other files in it.")
-    _atomically(path, lambda part: part.write_text(json.dumps(card, indent=1) + "\n"))
+    write_whole(path, lambda file: file.write((json.dumps(card, indent=1) + "\n").encode()))
 
 
 def _read_card(path: Path) -> dict[str, Any]:
@@ -261,7 +259,8 @@ def _imagenet_files(place: Path, work: list[Any], size: int, resize: int, consta
             picture = Image.fromarray(corrupt(clean, name, severity, constants, seed, index=[index]))
             final = place / name / str(severity) / target
             final.parent.mkdir(parents=True, exist_ok=True)
-            _atomically(final, partial(picture.save, format="JPEG", quality=QUALITY, optimize=True))
+            fill = partial(picture.save, format="JPEG", quality=QUALITY, optimize=True)
+            write_whole(final, fill, wait_for_folder=False)
 
 
 def _in_parallel(jobs: Sequence[Job], workers: int) -> Iterator[int]:
@@ -293,21 +292,4 @@ def _one_thread() -> None:
 
 
 def _write_array(path: Path, array: np.ndarray[Any, Any]) -> None:
-    def write(part: Path) -> None:
-        with part.open("wb") as file:  # np.save would add a suffix to the name
-            np.save(file, array)
-
-    _atomically(path, write)
-
-
-def _atomically(path: Path, write: Callable[[Path], Any]) -> None:
-    """Let `write` fill a file beside `path`, then rename it: the file is there whole or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        write(part)
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    write_whole(path, lambda file: np.save(file, array))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from .. import corruptions
 from ..corruptions.constants import ConstantSet
 from ..errors import DataError, InputError
+from ..files import write_whole
 from .sets import ArraySet, Images, ImageSet
 
 
@@ -116,6 +117,14 @@ CHUNK = 1000
 """Images made at a time."""
 
 
+def _fill(file: IO[bytes], data: ImageSet) -> None:
+    """Write the array as np.save would, but not through a memory map: there a full disk is the end of the process."""
+    head = {"descr": "|u1", "fortran_order": False, "shape": (len(data), *data.take([0]).shape[1:])}
+    np.lib.format.write_array_header_1_0(file, head)
+    for start in range(0, len(data), CHUNK):
+        file.write(data.take(np.arange(start, min(start + CHUNK, len(data)))).tobytes())
+
+
 def on_disk(data: ImageSet, folder: Path) -> ArraySet:
     """Return a copy whose images are a memory-mapped file in `folder`, shared by all processes; made where missing.
 
@@ -123,25 +132,15 @@ def on_disk(data: ImageSet, folder: Path) -> ArraySet:
     """
     path = folder / f"{data.fingerprint()}.npy"
     if not path.is_file():
-        part = folder / f".{path.name}.{uuid.uuid4().hex}.part"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            part.touch()
+            tempfile.TemporaryFile(dir=folder).close()  # before any image is made
         except OSError as error:
             raise OSError(
                 f"Images cannot be kept in {folder} ({error.strerror}); choose another folder with --cache or "
                 "$DELTA_TTA_CACHE."
             ) from None
-        try:
-            shape = (len(data), *data.take([0]).shape[1:])
-            with part.open("wb") as file:  # not through a memory map: there a full disk is the end of the process
-                head = {"descr": "|u1", "fortran_order": False, "shape": shape}
-                np.lib.format.write_array_header_1_0(file, head)
-                for start in range(0, len(data), CHUNK):
-                    file.write(data.take(np.arange(start, min(start + CHUNK, len(data)))).tobytes())
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(path, lambda file: _fill(file, data))
     try:
         images = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from importlib import resources
 from pathlib import Path
 
 from ..errors import DataError
+from ..files import digest
 from .sets import ArraySet, read_image
 
 SHEET = "cifar10-test-2000.png"
@@ -24,6 +24,6 @@ def demo() -> ArraySet:
         sheet = read_image(Path(path), size=None)
     tiles = sheet.reshape(-1, 32, COLUMNS, 32, 3).transpose(0, 2, 1, 3, 4)  # (rows, columns, height, width, channel)
     images = tiles.reshape(-1, 32, 32, 3)
-    if hashlib.sha256(images.tobytes()).hexdigest() != card["sha256"]:
+    if digest(images.tobytes()) != card["sha256"]:
         raise DataError(f"The embedded images {SHEET} are damaged; install delta-tta again.")
     return ArraySet("2,000 test images of CIFAR-10", images, card["labels"], card["classes"])

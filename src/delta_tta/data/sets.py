@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from ..errors import DataError, InputError, install
+from ..files import digest, fingerprint
 
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
@@ -90,17 +90,6 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         return f"{type(self).__name__}({self.name}: {len(self)} images, {len(self.classes)} classes)"
 
 
-def fingerprint(*parts: npt.NDArray[Any] | str) -> str:
-    """Return 16 hex digits of sha256 over arrays and texts."""
-    digest = hashlib.sha256()
-    for part in parts:
-        if not isinstance(part, str):
-            digest.update(f"{part.dtype} {part.shape}".encode())
-        data = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()
-        digest.update(len(data).to_bytes(8, "little") + data)
-    return digest.hexdigest()[:16]
-
-
 def as_tensor(images: Images) -> Tensor:
     """Return uint8 (n, H, W, 3) as a tensor (n, 3, H, W)."""
     return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
@@ -170,7 +159,7 @@ class FileSet(ImageSet):
             if sum(sizes) > READABLE:
                 files = [f"{path.name} {size}" for path, size in zip(self.paths, sizes, strict=True)]
             else:
-                files = [hashlib.sha256(path.read_bytes()).hexdigest() for path in self.paths]
+                files = [digest(path.read_bytes()) for path in self.paths]
         except FileNotFoundError as error:
             raise DataError(f"Expected an image at {error.filename}, but there is none.") from None
         return [f"{self.size} {self.resize}", *files]

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import itertools
 import logging
-import os
 import re
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 import torch
 
 from ..adapter import Adapter, _never_compiled
 from ..errors import SettingError, StateError
+from ..files import write_whole
 from . import state as states
 
 logger = logging.getLogger("delta_tta")
@@ -240,29 +238,3 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _write(state: dict[str, Any], path: Path) -> None:
     write_whole(path, lambda file: torch.save(state, file))
-
-
-def write_whole(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
-    """Write beside the file, wait for the disk, and only then take the file's name; links stay, and lead to it."""
-    path = Path(os.path.realpath(path))
-    if path.is_symlink():  # it leads to itself
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            fill(file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, RuntimeError) and isinstance(error.__context__, OSError):
-            raise error.__context__ from None  # torch hides what the disk said
-        raise
-    if hasattr(os, "O_DIRECTORY"):  # the new name must outlive a power cut, too
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

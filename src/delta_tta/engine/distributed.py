@@ -7,7 +7,6 @@ gradients (one sum); see docs/scaling.md.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -17,6 +16,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..errors import ModelError, SettingError, SyncError
+from ..files import digest
+from .digests import checksum
 
 T = TypeVar("T")
 NUMBERED = 2**20
@@ -93,17 +94,13 @@ class Ranks:
 
     def require_same(self, method: str, values: Mapping[str, Any]) -> None:
         """Raise unless all ranks have the same method and settings and, bit for bit, the same tensors."""
-        tensors = {name: value.detach().cpu() for name, value in values.items() if isinstance(value, Tensor)}
-        weights = hashlib.sha256()
-        for name, value in tensors.items():
-            weights.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-            weights.update(value.contiguous().view(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b"")
-        device = next((value.device for value in values.values() if isinstance(value, Tensor)), torch.device("cpu"))
-        for digest, error in (
-            (hashlib.sha256(method.encode()), "The ranks adapt by different methods or settings; give all the same."),
-            (weights, "The models of the ranks differ; load the same weights on all of them before adapt()."),
+        tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+        device = next((value.device for value in tensors.values()), torch.device("cpu"))
+        for own_digest, error in (
+            (digest(method), "The ranks adapt by different methods or settings; give all the same."),
+            (checksum(tensors), "The models of the ranks differ; load the same weights on all of them before adapt()."),
         ):
-            own = torch.tensor(list(digest.digest()), dtype=torch.float32, device=device)
+            own = torch.tensor(list(bytes.fromhex(own_digest)), dtype=torch.float32, device=device)
             if not bool((self.gather(own) == own).all()):
                 raise ModelError(error)
 

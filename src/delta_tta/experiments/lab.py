@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,8 +12,9 @@ import numpy as np
 import torch
 
 from .. import data, models, recipe
-from ..data.sets import ImageSet, fingerprint
+from ..data.sets import ImageSet
 from ..errors import SettingError
+from ..files import digest, fingerprint
 from ..metrics import Metrics
 from ..settings import Settings
 from ..streams import DomainStream, Stream, continual, mixed, stream
@@ -124,8 +124,7 @@ class Lab:
 
     def key(self, cell: Cell) -> str:
         """Return the identity as 32 hex digits."""
-        text = json.dumps(self.identity(cell), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return digest(json.dumps(self.identity(cell), sort_keys=True), 32)
 
     def _print(self, place: Place, corruption: str, severity: int) -> str:
         where = (place, corruption, severity)

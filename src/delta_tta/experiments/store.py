@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import socket
 import sqlite3
@@ -14,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from ..errors import DataError
+from ..files import fingerprint
 from . import rows
 from .evaluate import Result
 from .experiment import Cell
@@ -140,10 +140,10 @@ class Store:
     def record(self, key: str, cell: Cell, result: Result) -> None:
         """Keep a result: all of it or nothing, and the first one if there are two."""
         (said, done), trace = rows.written(cell, result), result.trace.packed()
-        row = (key, said, done, time.time(), _digest(key, said, done))
+        row = (key, said, done, time.time(), fingerprint(key, said, done))
         with self._transaction():
             if self._base.execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?, ?)", row).rowcount:
-                self._base.execute("INSERT INTO traces VALUES (?, ?, ?)", (key, trace, _digest(key, trace)))
+                self._base.execute("INSERT INTO traces VALUES (?, ?, ?)", (key, trace, fingerprint(key, trace)))
             self.release(key)
 
     def results(self, keys: Collection[str] | None = None) -> Iterator[tuple[str, Cell, Result]]:
@@ -154,7 +154,7 @@ class Store:
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise DataError(f"{self.path} is damaged: {error}.") from None
         for key, cell, result, digest in found:
-            if _digest(key, cell, result) != digest:
+            if fingerprint(key, cell, result) != digest:
                 raise DataError(f"{self.path} is damaged: the result of cell {key} is not what was written.")
             if wanted is None or key in wanted:
                 try:
@@ -168,7 +168,7 @@ class Store:
         row = self._base.execute("SELECT data, digest FROM traces WHERE key = ?", (key,)).fetchone()
         if row is None:
             raise DataError(f"{self.path} has no trace of cell {key}.")
-        if _digest(key, row[0]) != row[1]:
+        if fingerprint(key, row[0]) != row[1]:
             raise DataError(f"{self.path} is damaged: the trace of cell {key} is not what was written.")
         try:
             return Trace.unpacked(row[0])
@@ -232,14 +232,6 @@ def _refuse_foreign(path: Path) -> None:
             head = file.read(100)
     if head and not (head.startswith(b"SQLite format 3\0") and head[68:72] == APPLICATION.to_bytes(4, "big")):
         raise DataError(f"{path} is damaged or no store of results; it was left as it is.")
-
-
-def _digest(*parts: str | bytes) -> str:
-    whole = hashlib.sha256()
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        whole.update(len(data).to_bytes(8, "little") + data)
-    return whole.hexdigest()[:16]
 
 
 def _me() -> tuple[str, int, int]:

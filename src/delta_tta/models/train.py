@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import errno
 import glob
-import hashlib
 import json
 import math
 import os
@@ -28,10 +27,10 @@ from torch import Tensor, nn
 from .. import __version__
 from ..data.crops import DRAWS, random_view
 from ..data.sets import ImageSet, as_tensor
-from ..engine.checkpoints import write_whole
 from ..engine.digests import architecture, checksum
 from ..engine.interrupts import Interrupts
 from ..errors import DataError, ModelError, SettingError
+from ..files import digest, write_whole
 from ..metrics import Metrics
 from .load import NamedModel
 from .training import Progress, Trained, Training, adjusted_loss, learning_rate, log_prior
@@ -305,7 +304,7 @@ def _read_checkpoint(path: Path) -> dict[str, Any]:
 
 def _number(*parts: object) -> int:
     """Return a seed that no other parts share."""
-    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:7], "little")
+    return int.from_bytes(bytes.fromhex(digest(repr(parts), 14)), "little")
 
 
 def _generator(*parts: object) -> torch.Generator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import io
 import math
 import statistics
@@ -79,6 +80,21 @@ class Shelf:
         """Return the result of a cell, if it is there."""
         key = self.key(cell)
         return None if key is None else self._results[key]
+
+    def on(self, benchmark: Benchmark) -> Shelf:
+        """Return the same results for another ground; the store is not read again."""
+        other = copy.copy(self)
+        other.benchmark = benchmark
+        return other
+
+    def holds(self, spec: ExhibitSpec) -> bool:
+        """Whether there is something to run for an exhibit and all of it was; ends at the first cell that was not."""
+        found = False
+        for cell in spec.each_cell(self.benchmark):
+            if self.result(cell) is None:
+                return False
+            found = True
+        return found
 
     def trace(self, cell: Cell) -> Trace | None:
         """Return the trace of a cell, if it is there."""

@@ -32,16 +32,16 @@ def store_report(store: Store) -> Report:
     used: set[tuple[object, ...]] = set()
     exhibits: list[Exhibit] = []
     words = []
+    shelf: Shelf | None = None
     for base in (benchmark for place in sorted(places) for benchmark in _grounds(*place)):
         left = dict(EXHIBITS)
         for benchmark in (base.full(), base):  # the whole of it where it was run
-            shelf = Shelf(store, benchmark)
-            cells = {name: spec.cells(benchmark) for name, spec in left.items() if not spec.why_not(benchmark)}
+            shelf = Shelf(store, benchmark) if shelf is None else shelf.on(benchmark)
+            there = [spec for spec in left.values() if not spec.why_not(benchmark) and shelf.holds(spec)]
             if benchmark != base:  # what is the same on both is no sign of the whole
-                cells = {name: own for name, own in cells.items() if set(own) != set(left[name].cells(base))}
-            there = [name for name, own in cells.items() if own and all(shelf.result(cell) is not None for cell in own)]
-            used |= {signature(cell) for name in there for cell in cells[name]}
-            exhibits += [exhibit(left.pop(name), shelf) for name in there]
+                there = [spec for spec in there if set(spec.cells(benchmark)) != set(spec.cells(base))]
+            used |= {signature(cell) for spec in there for cell in spec.cells(benchmark)}
+            exhibits += [exhibit(left.pop(spec.id), shelf) for spec in there]
             words += [benchmark.words] if there else []
     rest = [(cell, result) for _, cell, result in runs if signature(cell) not in used]
     keys = {cell: key for key, cell, _ in runs}

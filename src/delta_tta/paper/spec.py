@@ -80,8 +80,24 @@ class ColumnSpec:
     only: tuple[str, ...] = ()
 
 
+class _Needs:
+    """What must be run for an exhibit: nothing, unless its kind says under which conditions."""
+
+    def conditions(self, benchmark: Benchmark) -> Iterator[Conditions]:
+        """Yield those of every number."""
+        return iter(())
+
+    def each_cell(self, benchmark: Benchmark) -> Iterator[Cell]:
+        """Yield the cells of every number, made as they are asked for; some come again."""
+        return (cell for when in self.conditions(benchmark) for cell in benchmark.cells(when))
+
+    def cells(self, benchmark: Benchmark) -> list[Cell]:
+        """Return everything that must be run, each cell once."""
+        return list(dict.fromkeys(self.each_cell(benchmark)))
+
+
 @dataclass(frozen=True)
-class TableSpec:
+class TableSpec(_Needs):
     """A table. `data` is the data set its paper numbers are of, where it is not the one the ground stands for."""
 
     id: str
@@ -125,10 +141,6 @@ class TableSpec:
                 if column.metric == "over source":
                     yield merged(both, {"method": "source"})
 
-    def cells(self, benchmark: Benchmark) -> list[Cell]:
-        """Return everything that must be run."""
-        return unique(benchmark, self.conditions(benchmark))
-
 
 @dataclass(frozen=True)
 class SweepSpec:
@@ -156,7 +168,7 @@ class TraceSpec:
 
 
 @dataclass(frozen=True)
-class FigureSpec:
+class FigureSpec(_Needs):
     """A figure of panels; `of` makes them for a ground."""
 
     id: str
@@ -176,13 +188,9 @@ class FigureSpec:
                 for _, when, _ in panel.series:
                     yield when
 
-    def cells(self, benchmark: Benchmark) -> list[Cell]:
-        """Return everything that must be run."""
-        return unique(benchmark, self.conditions(benchmark))
-
 
 @dataclass(frozen=True)
-class StripsSpec:
+class StripsSpec(_Needs):
     """Streams to look at: their labels are in the traces of Source."""
 
     id: str
@@ -199,13 +207,13 @@ class StripsSpec:
             when = {"method": "source", "scenario": stream, "corruptions": benchmark.corruptions[:1]}
             yield name, benchmark.cells({**when, "seeds": benchmark.seeds[:1]})[0]
 
-    def cells(self, benchmark: Benchmark) -> list[Cell]:
-        """Return everything that must be run."""
-        return list(dict.fromkeys(cell for _, cell in self.streams_on(benchmark)))
+    def each_cell(self, benchmark: Benchmark) -> Iterator[Cell]:
+        """Yield the cells of the streams."""
+        return (cell for _, cell in self.streams_on(benchmark))
 
 
 @dataclass(frozen=True)
-class GallerySpec:
+class GallerySpec(_Needs):
     """Example images; `of` yields (label, uint8 (H, W, 3))."""
 
     id: str
@@ -213,10 +221,6 @@ class GallerySpec:
     of: Callable[[Benchmark, Lab], Iterator[tuple[str, npt.NDArray[np.uint8]]]]
     note: str = ""
     why_not: WhyNot = needs_corruptions
-
-    def cells(self, benchmark: Benchmark) -> list[Cell]:
-        """Nothing must be run."""
-        return []
 
 
 ExhibitSpec = TableSpec | FigureSpec | StripsSpec | GallerySpec
@@ -226,8 +230,3 @@ def merged(first: Conditions, second: Conditions) -> dict[str, Any]:
     """Return both; settings are laid over each other."""
     settings = {**first.get("settings", {}), **second.get("settings", {})}
     return {**first, **second, **({"settings": settings} if settings else {})}
-
-
-def unique(benchmark: Benchmark, conditions: Iterator[Conditions]) -> list[Cell]:
-    """Return the cells of all of them, each once."""
-    return list(dict.fromkeys(cell for when in conditions for cell in benchmark.cells(when)))

@@ -1,6 +1,6 @@
-"""Results to look at: tables and pictures."""
+"""Results to look at: plain values in `shown`, and each way to show them in one file."""
 
-from .figures import accuracy_over_stream
-from .tables import markdown
+from .pictures import draw
+from .text import markdown
 
-__all__ = ["accuracy_over_stream", "markdown"]
+__all__ = ["draw", "markdown"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..errors import install
 from ..experiments.runner import Tally
-from .figures import trailing_mean, window_of
+from .runs import trailing_mean, window_of
 
 WINDOW = 320
 

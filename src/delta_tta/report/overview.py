@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ..experiments.evaluate import Result
 from ..experiments.experiment import Cell
+from ..streams import StreamSpec
 from .shown import Column, Number, Row, Table
 
 
@@ -21,6 +23,22 @@ def overview(runs: Iterable[tuple[Cell, Result]]) -> tuple[Table, ...]:
         data = "the embedded images" if cell.place.data == "demo" else cell.place.data
         places.setdefault(f"{data}{where}{images}, {cell.place.model}{weights}{scale}", []).append((cell, result))
     return tuple(_table(number, name, cells) for number, (name, cells) in enumerate(places.items(), 1))
+
+
+def against_source(table: Table) -> Table:
+    """Return the table with what each number gains on Source in its column, where Source was run."""
+    sources = next((row.numbers for row in table.rows if row.label == "source"), (None,) * len(table.columns))
+
+    def gaining(number: Number | None, source: Number | None) -> Number | None:
+        return number if number is None or source is None else replace(number, gain=number.mean - source.mean)
+
+    return replace(
+        table,
+        rows=tuple(
+            row if row.label == "source" else Row(row.label, tuple(map(gaining, row.numbers, sources)))
+            for row in table.rows
+        ),
+    )
 
 
 def _table(number: int, name: str, runs: list[tuple[Cell, Result]]) -> Table:
@@ -58,9 +76,14 @@ def row_of(cell: Cell) -> str:
     return f"{cell.method}{star}" + (f" ({cell.in_words})" if cell.settings else "")
 
 
+def stream_name(spec: StreamSpec) -> str:
+    """Return the name of a stream without its seed."""
+    return str(spec).rpartition(", seed")[0] or str(spec)
+
+
 def _column(cell: Cell, runs: list[tuple[Cell, Result]]) -> Column:
     """Name a stream without its seed; batch size and severity only where they vary."""
     sizes, levels = ({getattr(one, name) for one, _ in runs} for name in ("batch_size", "severity"))
     words = [f"B = {cell.batch_size}"] if len(sizes) > 1 else []
     words += [f"severity {cell.severity}"] if len(levels) > 1 else []
-    return Column(str(cell.stream).rpartition(", seed")[0] or str(cell.stream), ", ".join(words))
+    return Column(stream_name(cell.stream), ", ".join(words))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import html
 import json
-import math
-import os
 import re
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
+from ..files import digest, finite, write_whole
 from .shown import Report
 
 # In the order they build on one another; they become one style and one script.
@@ -51,16 +48,7 @@ def write_page(report: Report, path: Path) -> None:
     """Write the page; the file is there whole or not at all."""
     text = page(report)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    write_whole(path, lambda file: file.write(text.encode()))
 
 
 def _asset(name: str) -> str:
@@ -72,8 +60,8 @@ def _policy(style: str, script: str) -> str:
     return "; ".join(
         (
             "default-src 'none'",
-            f"style-src '{_digest(style)}'",
-            f"script-src '{_digest(script)}'",
+            f"style-src '{_source(style)}'",
+            f"script-src '{_source(script)}'",
             "img-src data:",  # the icon and the galleries
             "base-uri 'none'",
             "form-action 'none'",
@@ -81,22 +69,11 @@ def _policy(style: str, script: str) -> str:
     )
 
 
-def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+def _source(text: str) -> str:
+    return "sha256-" + base64.b64encode(bytes.fromhex(digest(text))).decode()
 
 
 def _as_json(report: Report) -> str:
     """Return JSON that may stand inside a script element: pure ASCII, and no character that HTML would read."""
-    text = json.dumps(_finite(report.as_dict()), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(finite(report.as_dict()), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026")
-
-
-def _finite(value: Any) -> Any:
-    """Return the value with None for every number that JSON has no word for."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(one) for one in value]
-    return value

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from ..experiments.evaluate import Result
 from ..experiments.experiment import Cell
 from ..experiments.trace import Trace
-from .figures import trailing_mean, window_of
-from .overview import overview, row_of
+from .overview import overview, row_of, stream_name
 from .shown import Exhibit, Figure, Panel, Series, Strip, Strips
 
 XY = tuple[list[float], list[float]]
@@ -48,7 +48,7 @@ def exhibits_of(runs: Sequence[Run], trace: Callable[[Cell], Trace | None], name
         for stream in streams:
             lines = [(name, of(traces[stream, name])) for name in methods if (stream, name) in traces]
             series = tuple(Series(name, tuple(x), tuple(y)) for name, (x, y) in lines)
-            made.append(Panel(str(stream).rpartition(", seed")[0] or str(stream), x_label, y_label, series))
+            made.append(Panel(stream_name(stream), x_label, y_label, series))
         return tuple(made)
 
     what = f"{', '.join(first.corruptions)}, severity {first.severity}; B = {first.batch_size}."
@@ -73,6 +73,19 @@ def accuracy_along(trace: Trace) -> XY:
     seen, line = trailing_mean(trace.correct, window_of(len(trace.labels)))
     step = max(1, len(seen) // POINTS)
     return [float(v) for v in seen[::step]], [100 * float(v) for v in line[::step]]
+
+
+def window_of(samples: int) -> int:
+    """Return over how many samples a line of accuracy is averaged: an eighth of the stream."""
+    return max(20, samples // 8)
+
+
+def trailing_mean(correct: npt.NDArray[np.bool_], window: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return (samples seen, share right among the last `window`); starts when a quarter of the window is full."""
+    total = np.concatenate([[0], np.cumsum(correct)])
+    seen = np.arange(max(1, window // 4), len(correct) + 1)
+    start = np.maximum(seen - window, 0)
+    return seen, (total[seen] - total[start]) / (seen - start)
 
 
 def predictions_per_class(trace: Trace) -> XY:

@@ -82,6 +82,12 @@ def gains(row: Row, digits: int) -> list[str] | None:
     return ["" if n is None or n.gain is None else signed(n.gain, digits) for n in row.numbers]
 
 
+def arrow(points: float, digits: int) -> str:
+    """Return ▲ or ▼ and the points; = where they round to nothing."""
+    text = plain(abs(points), digits)
+    return f"{'▲' if points > 0 else '▼'}{text}" if float(text) else "="
+
+
 def unfinished(number: Number) -> bool:
     """Return whether runs are still missing."""
     return number.runs < number.of
@@ -100,17 +106,18 @@ def common_group(columns: Sequence[Column]) -> str:
     return groups.pop() if len(groups) == 1 else ""
 
 
-def markdown(table: Table) -> str:
-    """Return the table for GitHub, its title above and its note below."""
+def markdown(table: Table, arrows: bool = False) -> str:
+    """Return the table for GitHub, its title above and its note below; gains in a line below or as arrows beside."""
     shared = common_group(table.columns)
     heads = [f"{c.group}: {c.label}" if c.group and not shared else c.label for c in table.columns]
-    lines = [_piped([_md(head) for head in (table.head, *heads)]), _piped(["---", *["---:"] * len(heads)])]
+    top = "| " + " | ".join(_md(head) for head in (table.head, *heads)).lstrip() + " |"
+    lines = [top, _piped(["---", *["---:"] * len(heads)])]
     for row in table.rows:
-        lines.append(_piped([_md(row.label), *_cells(table, row, _md_cell)]))
-        points = gains(row, table.digits)
+        lines.append(_piped([_md(row.label), *_cells(table, row, _md_cell_and_arrow if arrows else _md_cell)]))
+        points = None if arrows else gains(row, table.digits)
         if points:
             lines.append(_piped(["", *points]))
-    title = f"**{_md(table.title)}**" + (f" — {_md(shared)}" if shared else "")
+    title = (f"**{_md(table.title)}**" if table.title else "") + (f" — {_md(shared)}" if shared else "")
     star = missing(table)
     below = [rf"\* {star}." if star else "", _md(table.note)]
     return "\n\n".join(part for part in (title, "\n".join(lines), *below) if part) + "\n"
@@ -185,6 +192,11 @@ def _md_cell(number: Number, digits: int) -> str:
         return ours
     theirs = f"{plain(number.paper, digits)} {spread(number.paper_std, digits)}".strip()
     return f"{ours}<br><sub>paper {theirs} ({signed(number.mean - number.paper, digits)})</sub>"
+
+
+def _md_cell_and_arrow(number: Number, digits: int) -> str:
+    text = _md_cell(number, digits)
+    return text if number.gain is None else f"{text} {arrow(number.gain, digits)}"
 
 
 def _exact(value: float | None) -> str:

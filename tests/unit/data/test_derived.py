@@ -170,7 +170,7 @@ data.on_disk(data.Concat([data.Corrupted(data.demo(), "snow", 5)] * 20), Path(sy
     process.communicate()
     assert process.returncode == -9
     (part,) = tmp_path.iterdir()
-    assert part.suffix == ".part"
+    assert part.suffix == ".tmp"
     noisy = data.Corrupted(data.demo(), "snow", 5)
     copy = data.on_disk(noisy, tmp_path)
     assert (tmp_path / f"{noisy.fingerprint()}.npy").is_file()

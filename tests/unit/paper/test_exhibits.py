@@ -353,6 +353,27 @@ def test_an_exhibit_of_an_empty_store_is_empty_and_whole(name, demo, store):
 # Figures and strips
 
 
+def test_an_exhibit_is_held_once_its_last_cell_is_there(demo, store):
+    spec = EXHIBITS["figure-10"]
+    *others, last = spec.cells(demo)
+    for number, cell in enumerate(others):
+        store.record(str(number), cell, result())
+    assert not Shelf(store, demo).holds(spec)
+    store.record("last", last, result())
+    shelf = Shelf(store, demo)
+    assert shelf.holds(spec)
+    assert not shelf.on(demo.full()).holds(spec)
+    assert not shelf.holds(EXHIBITS["figure-7"]), "nothing is run for a gallery"
+
+
+def test_nobody_looks_beyond_the_first_cell_that_is_missing(demo, store, monkeypatch):
+    made = []
+    cells = type(demo).cells
+    monkeypatch.setattr(type(demo), "cells", lambda self, when: made.append(when) or cells(self, when))
+    assert not Shelf(store, demo).holds(EXHIBITS["table-2"])
+    assert len(made) == 1
+
+
 def panels(name, demo, store):
     return exhibit(EXHIBITS[name], Shelf(store, demo)).panels
 

@@ -98,7 +98,7 @@ def test_a_write_that_fails_leaves_the_old_page(tmp_path, monkeypatch):
     def full(_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("delta_tta.report.page.os.fsync", full)
+    monkeypatch.setattr("delta_tta.files.os.fsync", full)
     with pytest.raises(OSError, match="no space"):
         write_page(report("Again"), path)
     assert path.read_bytes() == before

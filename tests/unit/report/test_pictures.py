@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from delta_tta.errors import InputError
-from delta_tta.report.figures import COLOURS
-from delta_tta.report.pictures import DPI, class_colours, draw
+from delta_tta.report.looks import COLOURS, class_colours
+from delta_tta.report.pictures import DPI, draw
 from delta_tta.report.shown import Figure, Gallery, Panel, Picture, Series, Strip, Strips
 
 STRIPS = Strips("s", "Streams", (Strip("first", (0,) * 100 + (1,) * 100), Strip("second", (2,) * 50)), ("a", "b", "c"))

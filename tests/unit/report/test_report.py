@@ -1,74 +1,83 @@
-"""Tables and pictures of results."""
+"""Methods side by side, as `demo` and `compare` show them, and lines of accuracy."""
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from PIL import Image
 from rich.console import Console
 
 from delta_tta.experiments import Result
+from delta_tta.experiments.experiment import Cell, Place
 from delta_tta.experiments.trace import Trace
-from delta_tta.report import accuracy_over_stream, markdown
-from delta_tta.report.figures import trailing_mean
-from delta_tta.report.tables import arrow, mean_over_data
-from delta_tta.report.terminal import accuracy_table
+from delta_tta.report.console import rich_table
+from delta_tta.report.overview import against_source, overview
+from delta_tta.report.runs import exhibits_of, trailing_mean
+from delta_tta.report.shown import Figure
+from delta_tta.report.text import arrow, markdown
+from delta_tta.streams import StreamSpec
 
 DRAW = np.random.default_rng(0)
+IID, DEPENDENT = StreamSpec("IS+CB", seed=2020), StreamSpec("DS+CB", rho=0.1, seed=2020)
 
 
-def result(method, stream, accuracy, samples=400):
+def run(method, stream, accuracy, samples=400, corruption="fog"):
     correct = DRAW.random(samples) < accuracy
     trace = Trace(correct.astype(np.int32), np.ones(samples, np.int32))
-    name = f"{stream}, seed 2020"
-    return Result(method, name, "0" * 16, samples, accuracy, accuracy, 0.1, 1.0, 2, {}, 1.0, {}, trace)
+    result = Result(method, str(stream), "0" * 16, samples, accuracy, accuracy, 0.1, 1.0, 2, {}, 1.0, {}, trace)
+    return Cell(Place(), method, stream, (corruption,)), result
 
 
 @pytest.fixture
-def results():
+def runs():
     return [
-        result("source", "IS+CB", 0.3),
-        result("source", "DS+CB (ρ=0.1)", 0.3),
-        result("tent", "IS+CB", 0.6),
-        result("tent", "DS+CB (ρ=0.1)", 0.2),
-        result("tent+delta", "IS+CB", 0.5),
-        result("tent+delta", "DS+CB (ρ=0.1)", 0.55),
+        run("source", IID, 0.3),
+        run("source", DEPENDENT, 0.3),
+        run("tent", IID, 0.6),
+        run("tent", DEPENDENT, 0.2),
+        run("tent+delta", IID, 0.5),
+        run("tent+delta", DEPENDENT, 0.55),
     ]
 
 
-def test_markdown_shows_the_change_against_source_and_the_best_in_bold(results):
-    assert markdown(results).splitlines() == [
+def compared(runs):
+    (table,) = overview(runs)
+    return replace(against_source(table), title="", note="", head="")
+
+
+def test_markdown_shows_the_change_against_source_and_the_best_in_bold(runs):
+    assert markdown(compared(runs), arrows=True).splitlines() == [
         "| | IS+CB | DS+CB (ρ=0.1) |",
-        "|---|---|---|",
+        "| --- | ---: | ---: |",
         "| source | 30.0 | 30.0 |",
         "| tent | **60.0** ▲30.0 | 20.0 ▼10.0 |",
         "| tent+delta | 50.0 ▲20.0 | **55.0** ▲25.0 |",
     ]
-    assert "▲" not in markdown(results[2:])  # without Source there is nothing to compare with
+    assert "▲" not in markdown(compared(runs[2:]), arrows=True)  # without Source there is nothing to compare with
 
 
-def test_what_was_not_run_is_blank_and_seeds_are_told_apart(results):
-    assert markdown(results[:-1]).splitlines()[-1] == "| tent+delta | 50.0 ▲20.0 |  |"
-    other = dataclasses.replace(results[0], stream="IS+CB, seed 2021")
-    assert markdown([results[0], other]).splitlines()[0] == "| | IS+CB, seed 2020 | IS+CB, seed 2021 |"
+def test_what_was_not_run_is_blank(runs):
+    assert markdown(compared(runs[:-1]), arrows=True).splitlines()[-1] == "| tent+delta | 50.0 ▲20.0 |  |"
+    without = markdown(compared([runs[0], *runs[2:]]), arrows=True).splitlines()  # Source on one stream only
+    assert without[-1] == "| tent+delta | 50.0 ▲20.0 | **55.0** |"
 
 
-def test_several_data_sets_are_shown_by_their_mean(results):
-    other = [dataclasses.replace(r, class_mean_accuracy=r.class_mean_accuracy + 0.1) for r in results]
-    mean = mean_over_data([*results, *other])
-    assert [r.class_mean_accuracy for r in mean] == pytest.approx([r.class_mean_accuracy + 0.05 for r in results])
+def test_several_corruptions_are_shown_by_their_mean(runs):
+    others = [run(cell.method, cell.stream, result.accuracy + 0.1, corruption="snow") for cell, result in runs]
+    rows = zip(compared(runs).rows, compared([*runs, *others]).rows, strict=True)
+    for one, both in rows:
+        assert [n.mean for n in both.numbers] == pytest.approx([n.mean + 5 for n in one.numbers])
 
 
 def test_arrows_point_up_down_or_nowhere():
-    assert [arrow(points) for points in (1.25, -0.05, 0.04, -0.04, 0)] == ["▲1.2", "▼0.1", "=", "=", "="]
+    assert [arrow(points, 1) for points in (1.25, -0.05, 0.04, -0.04, 0)] == ["▲1.2", "▼0.1", "=", "=", "="]
 
 
-def test_the_terminal_table_is_coloured(results):
+def test_the_terminal_table_is_coloured(runs):
     console = Console(force_terminal=True, width=100, color_system="standard", record=True)
     with console.capture() as shown:
-        console.print(accuracy_table(results))
-    assert "\x1b[32m▲30.0" in shown.get()  # green
-    assert "\x1b[31m▼10.0" in shown.get()  # red
+        console.print(rich_table(compared(runs), arrows=True))
+    assert "\x1b[32m ▲30.0" in shown.get()  # green
+    assert "\x1b[31m ▼10.0" in shown.get()  # red
 
 
 def test_the_trailing_mean_is_the_mean_of_the_last_ones():
@@ -80,10 +89,9 @@ def test_the_trailing_mean_is_the_mean_of_the_last_ones():
         assert value == pytest.approx(correct[max(0, n - 20) : n].mean())
 
 
-@pytest.mark.parametrize("streams", [1, 2, 3])
-def test_the_picture_has_a_panel_for_each_stream(tmp_path, results, streams):
-    more = [dataclasses.replace(r, stream=r.stream + f" {i}") for i in range(streams) for r in results[::2]]
-    accuracy_over_stream(more, tmp_path / "new" / "out.png", "title")
-    with Image.open(tmp_path / "new" / "out.png") as picture:
-        assert picture.size[0] == (676 if streams == 1 else 1352)
-        assert len(np.unique(np.asarray(picture.convert("RGB")).reshape(-1, 3), axis=0)) > 50
+def test_the_figure_has_a_panel_for_each_stream_and_a_line_for_each_method(runs):
+    traces = {cell: result.trace for cell, result in runs}
+    along = next(one for one in exhibits_of(runs, traces.get) if isinstance(one, Figure))
+    assert [panel.title for panel in along.panels] == ["IS+CB", "DS+CB (ρ=0.1)"]
+    for panel in along.panels:
+        assert [line.label for line in panel.series] == ["source", "tent", "tent+delta"]
