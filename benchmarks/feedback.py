@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from types import MethodType
 
 import torch
 from torch import Tensor
@@ -26,14 +25,15 @@ from torch import Tensor
 import delta_tta
 from cells import cell_of, validation_cells
 from delta_tta.adapt import RECOMMENDED
-from delta_tta.adapter import Adapter
-from delta_tta.engine.step import Updater
 from delta_tta.experiments.experiment import Cell
 from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import default_cache
 from delta_tta.metrics import class_mean_accuracy
+from delta_tta.objectives import Objective
 from delta_tta.postprocess.sticky import Sticky
 from delta_tta.prediction import Prediction
+from delta_tta.registry import State
+from delta_tta.settings import Settings
 from development import add_folder_option, networks
 
 WAYS = {
@@ -45,18 +45,19 @@ WAYS = {
 }
 
 
-def learn_from_the_filter(adapter: Adapter, way: str) -> None:
-    """Replace the losses of the method by those of a way that listens to the filter."""
-    heard = Sticky("smooth")
+class FromFilter(Objective):
+    """A loss that listens to the filter."""
 
-    def losses(self: Updater, prediction: Prediction) -> tuple[Tensor, Tensor | None]:
-        answers, after = heard.answer(prediction.log_p.detach())
-        heard.commit(after)
-        if way == "filtered":
+    def __init__(self, settings: Settings, way: str) -> None:
+        super().__init__(settings)
+        self._way, self._heard = way, Sticky("smooth")
+
+    def loss(self, prediction: Prediction, state: State) -> tuple[Tensor, Tensor | None]:
+        answers, after = self._heard.answer(prediction.log_p.detach())
+        self._heard.commit(after)
+        if self._way == "filtered":
             return -(answers.softmax(1) * prediction.log_p).sum(1), None
         return prediction.entropy, answers.argmax(1) == prediction.label
-
-    adapter._updater._losses = MethodType(losses, adapter._updater)  # type: ignore[method-assign]
 
 
 def accuracy(lab: Lab, cell: Cell, way: str) -> float:
@@ -64,7 +65,7 @@ def accuracy(lab: Lab, cell: Cell, way: str) -> float:
     named, said, labels = lab.model(cell.place), [], []
     adapter = delta_tta.adapt(named.model, WAYS[way], cell.place.preset)
     if way in ("filtered", "agreed"):
-        learn_from_the_filter(adapter, way)
+        adapter._updater.objective = FromFilter(adapter.settings, way)
     images = lab.images(cell.place, cell.corruptions[0], cell.severity)
     try:
         for x, y in images.batches(list(lab.stream(cell)), cell.batch_size):

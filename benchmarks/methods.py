@@ -25,6 +25,7 @@ import delta_tta
 from delta_tta.augmentations.augmix import augmix
 from delta_tta.augmentations.views import views
 from delta_tta.models.cifar import CifarResNet
+from delta_tta.recipe import used_settings
 
 B = 64
 METHODS = (
@@ -124,7 +125,9 @@ def main() -> None:
             return net(x)
 
     adapters = {
-        m: delta_tta.adapt(copy.deepcopy(net), m, "cifar10-c", source=batches[:2], **SCALE, **everyone(m))
+        m: delta_tta.adapt(
+            copy.deepcopy(net), m, "cifar10-c", source=batches[:2], **used_settings(m, {**SCALE, **everyone(m)})
+        )
         for m in METHODS
     }
     calls: dict[str, Callable[[Tensor], Tensor]] = {"plain eval": plain_eval, **adapters}

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 import delta_tta
+from delta_tta.recipe import used_settings
 from drift import Drift, trained
 from endurance import Report, Tenth, complaints, differences, watch
 
@@ -68,7 +69,7 @@ def run(method: str, batches: int, size: int, seed: int, settings: dict[str, Any
     source = [stream.clean(32)[0] for _ in range(8)] if "eata" in method else None
     plain = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)} if method in ("cotta", "memo", "tta") else {}
     usual = {"update": "every", **plain}
-    adapter = delta_tta.adapt(copy.deepcopy(net), method, source=source, **{**usual, **settings})
+    adapter = delta_tta.adapt(copy.deepcopy(net), method, source=source, **used_settings(method, {**usual, **settings}))
     return watch(adapter, net, lambda i: stream.batch(i, size), batches)
 
 

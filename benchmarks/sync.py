@@ -22,6 +22,7 @@ from torch import Tensor
 import delta_tta
 from delta_tta.engine.distributed import Ranks
 from delta_tta.models.cifar import CifarResNet
+from delta_tta.recipe import used_settings
 
 B = 32
 METHODS = ("bn", "tema", "tent", "tent+delta", "eta+delta")
@@ -63,7 +64,7 @@ def work(rank: int, ranks: int, rounds: int, port: int) -> None:
             torch.manual_seed(0)
             net = CifarResNet(20, 10).eval()
             every = {"threshold": 2.0, "similarity": 1.0}  # every sample trains
-            adapters.append(delta_tta.adapt(net, method, "cifar10-c", sync=sync, **every))
+            adapters.append(delta_tta.adapt(net, method, "cifar10-c", sync=sync, **used_settings(method, every)))
         times: tuple[list[float], list[float]] = ([], [])
         for turn in range(rounds + 2):
             for adapter, found in zip(adapters, times, strict=True):

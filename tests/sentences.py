@@ -6,8 +6,7 @@ import itertools
 import torch
 
 import delta_tta
-from delta_tta.recipe import parse, sentences
-from delta_tta.settings import used_by
+from delta_tta.recipe import parse, sentences, used_settings
 from nets import batches, conv_net
 
 LONG = {"delta": "tbr+dot"}
@@ -42,8 +41,7 @@ SCHEDULES = {
 
 def fitting(net, method, *preset, **settings):
     """An adapter with those of the settings that the method has: one test serves many methods."""
-    used = used_by(parse(method).classes)
-    return delta_tta.adapt(net, method, *preset, **{name: v for name, v in settings.items() if name in used})
+    return delta_tta.adapt(net, method, *preset, **used_settings(method, settings))
 
 
 def make(method, schedule=SCHEDULES["every"], net=None, device="cpu", shape=(3, 8, 8), **settings):
@@ -56,9 +54,7 @@ def make(method, schedule=SCHEDULES["every"], net=None, device="cpu", shape=(3, 
         "guard": "on",
     }  # fmt: skip
     source = [x.to(like) for x in batches(2, seed=9, shape=shape)] if "eata" in method else None
-    used = used_by(parse(method).classes)
-    usual = {name: value for name, value in {**usual, **schedule}.items() if name in used}
-    return delta_tta.adapt(net, method, source=source, **{**usual, **settings})
+    return delta_tta.adapt(net, method, source=source, **{**used_settings(method, {**usual, **schedule}), **settings})
 
 
 def stream(count=5, size=5, device="cpu", **kwargs):

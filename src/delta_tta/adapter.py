@@ -13,11 +13,13 @@ from torch import Tensor, nn
 
 from .engine import state as states
 from .engine.distributed import Ranks
+from .engine.fisher import show_source
+from .engine.inputs import checked, stream_names
 from .engine.model import AdaptedModel
 from .engine.schedules import Worker, schedule_of
 from .engine.step import Updater
 from .errors import InputError, StateError
-from .guard.monitor import monitor_of
+from .guard.monitor import hooks_of
 from .norms.statistics import at_least_float32
 from .postprocess.sticky import Sticky
 from .recipe import Recipe
@@ -57,7 +59,7 @@ class Adapter(nn.Module):
                 kind = Updater if recipe.standalone is None else COMPONENTS[recipe.standalone].build
                 self._updater: Updater = kind(adapted, recipe, settings)
                 try:
-                    self._updater.look_at(source)
+                    show_source(self._updater, source)
                 except BaseException:
                     self._updater.close()
                     raise
@@ -65,7 +67,7 @@ class Adapter(nn.Module):
                 adapted.unload(keep=False)
                 raise
         self._schedule = schedule_of(self._updater, settings)
-        self._monitor = self._updater.monitor = monitor_of(settings, self._updater, self._schedule)
+        self._hooks = self._updater.hooks = hooks_of(settings, self._updater, self._schedule)
         self._filter: Sticky | None = (
             None if recipe.filter is None else COMPONENTS[recipe.filter].build(settings.filter)
         )
@@ -87,7 +89,7 @@ class Adapter(nn.Module):
         """
         with self._together():
             self._worker.wait()
-            x, wrong = self._checked(images)
+            x, wrong = checked(images, self._hooks.on, self.settings.sync)
             streams = self._streams(stream, len(x))
             if self.settings.episodic:
                 self._restore_source()
@@ -118,7 +120,7 @@ class Adapter(nn.Module):
         """Return the logits of a batch with what was learnt so far, and learn nothing."""
         with self._together():
             self._worker.wait()
-            x = self._checked(images)[0]
+            x = checked(images, self._hooks.on, self.settings.sync)[0]
             streams = self._streams(stream, len(x))
             logits = self._updater.predict(x)
             return logits if self._filter is None else self._filtered(logits, streams)[0]
@@ -147,8 +149,7 @@ class Adapter(nn.Module):
                 self._worker.wait()
             finally:
                 self._restore_source()
-                if self._monitor is not None:
-                    self._monitor.reset()
+                self._hooks.reset()
                 self._signals = Signals()
 
     def unload(self, keep: bool = False) -> nn.Module:
@@ -197,7 +198,7 @@ class Adapter(nn.Module):
                 "settings": asdict(self.settings),
                 "step": self._signals.step,
                 "samples": self._signals.samples,
-                "guard": {} if self._monitor is None else self._monitor.memory(),
+                "guard": self._hooks.memory(),
                 "filter": {} if self._filter is None else self._filter.remembered(),
                 **states.capture(self._updater, self._schedule),
             }
@@ -216,8 +217,7 @@ class Adapter(nn.Module):
             states.check_filter(state_dict, self._filter)
             self._restore_source()
             states.restore(state_dict, self._updater, self._schedule)
-            if self._monitor is not None:
-                self._monitor.remember(state_dict["guard"])
+            self._hooks.remember(state_dict["guard"])
             if self._filter is not None:
                 self._filter.recall(state_dict["filter"])
             found = Outcome(frequencies=self._updater.frequencies())
@@ -260,14 +260,12 @@ class Adapter(nn.Module):
             yield
 
     def _counted(self, outcome: Outcome, step: int, samples: int) -> Signals:
-        monitor = self._monitor
-        refused, rollbacks = (0, 0) if monitor is None else (monitor.refused, monitor.rollbacks)
         return Signals(
             **vars(outcome),
             step=step,
             samples=samples,
-            refused=refused,
-            rollbacks=rollbacks,
+            refused=self._hooks.refused,
+            rollbacks=self._hooks.rollbacks,
             share=None if self._updater.shares is None else self._updater.shares.share,
             stays=None if self._filter is None else self._filter.stays,
         )
@@ -278,7 +276,7 @@ class Adapter(nn.Module):
             return None
         if self.settings.sync:
             raise InputError("Expected no `stream` with sync=True: the ranks' shares of a batch are filtered as one.")
-        return _names(stream, size)
+        return stream_names(stream, size)
 
     def _filtered(self, logits: Tensor, streams: list[Hashable] | None) -> tuple[Tensor, Any]:
         """Return the filtered answers, and the filter's state after them, over all ranks."""
@@ -307,44 +305,6 @@ class Adapter(nn.Module):
         """Wait before being copied or pickled."""
         self._worker.wait()
         return self.__dict__.copy()
-
-    def _checked(self, images: Tensor) -> tuple[Tensor, str | None]:
-        """Return the batch, and what is wrong with its values where the guard lets it pass, with 0 in their place."""
-        if not isinstance(images, Tensor):
-            raise InputError(f"Expected a batch of images as a tensor, but got {type(images).__name__}.")
-        odd_floats = images.is_floating_point() and images.element_size() == 1  # which nothing can be computed with
-        if images.layout != torch.strided or images.is_nested or images.is_quantized or images.is_meta or odd_floats:
-            raise InputError(
-                f"Expected a dense tensor of ordinary numbers, but got {'a nested one of ' if images.is_nested else ''}"
-                f"{images.dtype}, {images.layout}, on {images.device}. Convert it, for example with .to_dense(), "
-                ".dequantize() or .float()."
-            )
-        if images.dim() < 2 or (images.numel() == 0 and not (self.settings.sync and len(images) == 0)):
-            raise InputError(
-                f"Expected a batch with at least one sample, such as (B, C, H, W), but got shape {tuple(images.shape)}."
-            )
-        x = images.detach()
-        if type(x) is not Tensor and type(x).__torch_dispatch__ is Tensor.__torch_dispatch__:
-            x = x.as_subclass(Tensor)  # a subclass would pass itself on to all that is made from it, the state included
-        # the sum of finite numbers is finite unless it overflows: one quick pass, and a sure one only in doubt
-        if x.is_floating_point() and not x.sum().isfinite() and not x.isfinite().all():
-            bad = (~x.isfinite()).flatten(1).any(1).nonzero().flatten().tolist()
-            if self._monitor is None or self.settings.sync:  # one rank alone cannot leave out a batch
-                raise InputError(f"Expected finite values, but samples {bad} of the batch hold NaN or infinity.")
-            return x.nan_to_num(0.0, 0.0, 0.0), f"not finite: input, samples {bad}"
-        return x.clone() if x.is_inference() else x, None
-
-
-def _names(stream: Any, size: int) -> list[Hashable]:
-    """Return the name of each sample's stream."""
-    if isinstance(stream, Tensor) and stream.dim():
-        stream = stream.tolist()
-    names: list[Hashable] = list(stream) if isinstance(stream, (list, tuple)) else [stream] * size
-    if len(names) != size:
-        raise InputError(f"Expected one `stream` for each of {size} samples, but got {len(names)}.")
-    if not all(isinstance(name, (str, int)) for name in names):
-        raise InputError("Expected each `stream` to be a text or an integer, so that a state can be saved.")
-    return names
 
 
 def _expect_no_more(adapter: Adapter, keys: Any) -> None:

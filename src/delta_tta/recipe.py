@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -148,6 +148,17 @@ def parse(method: str) -> Recipe:
             f"Write '{other}'."
         )
     return recipe
+
+
+def used_settings(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the settings that a method uses, for calls that serve many methods.
+
+    Examples:
+        >>> used_settings("bn", {"lr": 0.1, "update": "slow"})
+        {'update': 'slow'}
+    """
+    used = used_by(parse(method).classes)
+    return {name: value for name, value in given.items() if name in used}
 
 
 def require_used(recipe: Recipe, given: Iterable[str]) -> None:

@@ -2,9 +2,43 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 
 from torch import Tensor
+
+
+class Reason(enum.Enum):
+    """Why nothing, or not everything, was learnt from a batch."""
+
+    NOT_FINITE = "not finite"
+    OUT_OF_PROPORTION = "out of proportion"
+    BLANK = "shows nothing"
+    COLLAPSE = "collapse"
+    THRESHOLD = "no sample passed the threshold"
+    COLLECTING = "collecting samples"
+    NO_SAMPLE = "no rank had a sample"
+
+
+SPOILT = (Reason.NOT_FINITE, Reason.OUT_OF_PROPORTION, Reason.BLANK)
+"""Something is wrong with the batch itself."""
+
+
+class Skip(str):
+    """A reason with its details, as text."""
+
+    reason: Reason
+    _details: str
+
+    def __new__(cls, reason: Reason, details: str = "") -> Skip:
+        """Put both into words."""
+        self = super().__new__(cls, f"{reason.value}: {details}" if details else reason.value)
+        self.reason, self._details = reason, details
+        return self
+
+    def __getnewargs__(self) -> tuple[Reason, str]:  # type: ignore[override]
+        """Let it be copied and pickled."""
+        return self.reason, self._details
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,19 +50,20 @@ class Outcome:
         entropy: mean entropy of the predictions, in nats.
         used: share of the samples that trained, 0 to 1; None if the method has no loss.
         frequencies: DOT's estimate z of the class frequencies after the batch, (K,); None without DOT.
-        skipped: why no optimizer step was taken although the method has one; None if one was.
+        skipped: why no optimizer step was taken although the method has one, as text; `skipped.reason` is one of
+            `Reason`. None if one was.
     """
 
     loss: float | None = None
     entropy: float | None = None
     used: float | None = None
     frequencies: Tensor | None = None
-    skipped: str | None = None
+    skipped: Skip | None = None
 
     @property
     def spoilt(self) -> bool:
         """Whether the batch was not learnt from because something is wrong with it."""
-        return (self.skipped or "").startswith(("not finite", "out of proportion", "shows nothing"))
+        return self.skipped is not None and self.skipped.reason in SPOILT
 
 
 @dataclass(frozen=True, eq=False)

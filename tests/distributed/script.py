@@ -18,6 +18,7 @@ import torch.distributed as dist
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import delta_tta
+from delta_tta.recipe import used_settings
 from nets import batches, conv_net, forget_statistics, with_blank
 
 
@@ -34,7 +35,7 @@ def one(run, rank):
         forget_statistics(net)
     if run.get("view"):
         net = torch.nn.Sequential(*list(net)[:-2], View(), net[-1])
-    adapter = delta_tta.adapt(net, run["method"], sync=True, **run["settings"])
+    adapter = delta_tta.adapt(net, run["method"], sync=True, **used_settings(run["method"], run["settings"]))
     answers = []
     if run.get("no statistics"):
         first = batches(1, sum(run["shares"][0]), dtype=torch.float64)[0]

@@ -6,9 +6,9 @@ import itertools
 import pytest
 import torch
 
-import delta_tta
 from nets import batches, conv_net, flat_net
 from plain import PlainAdapter
+from sentences import fitting
 
 STEPS = 12
 
@@ -22,7 +22,7 @@ def run_both(net, stream, objective, statistics, dot, optimizer, reduction, **se
     plain = PlainAdapter(copy.deepcopy(net), objective, statistics, dot, optimizer, lr, reduction, **settings)
     kl = "+kl-div" if "kl_weight" in settings else ""
     parts = ["" if statistics == "bn" else f"+{statistics}", "+dot" if dot else "", kl]
-    ours = delta_tta.adapt(
+    ours = fitting(
         net,
         objective + "".join(parts),
         lr=lr,

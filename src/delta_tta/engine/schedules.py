@@ -15,7 +15,7 @@ from ..errors import InputError, StateError
 from ..norms.layers import TRUSTED_SAMPLES
 from ..prediction import Prediction
 from ..settings import Settings
-from ..signals import Outcome
+from ..signals import Outcome, Reason, Skip
 from . import forks
 from .step import Update, Updater
 
@@ -65,7 +65,7 @@ class Slow(Every):
 
         def update() -> Outcome:
             start()
-            collecting = f"collecting samples: {len(kept)} of {self.length}"
+            collecting = Skip(Reason.COLLECTING, f"{len(kept)} of {self.length}")
             outcome = Outcome(entropy=entropy, frequencies=self.updater.frequencies(), skipped=collecting)
             for samples in kept[:full].split(self.length) if full else ():
                 outcome = self.updater.observe(samples)[1]()

@@ -5,31 +5,30 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import InputError, SettingError
 from ..guard.dependence import DependenceCheck
 from ..norms.anchored import Anchored
 from ..norms.layers import MovingAverage
 from ..norms.selection import ShareSelector
 from ..norms.statistics import at_least_float32
-from ..objectives import Eata, Objective
+from ..objectives import Objective
 from ..postprocess.base import Postprocess
 from ..prediction import Prediction
 from ..recipe import Recipe
 from ..registry import COMPONENTS, Capabilities, State
 from ..reweighting import Reweighting
 from ..settings import Settings
-from ..signals import Outcome
+from ..signals import Outcome, Reason, Skip
 from .forward import Forward
+from .hooks import Hooks
+from .loss import Loss, loss_of
 from .model import AdaptedModel
-
-if TYPE_CHECKING:
-    from ..guard.monitor import Monitor
+from .optimizer import make_optimizer, take_step
 
 Update = Callable[[], Outcome]
 """Learns from a batch that was answered; until it is called, nothing has changed."""
@@ -51,7 +50,7 @@ class Updater(Forward, Capabilities):
         self.least_classes = (
             2 if recipe.trains != "nothing" else self.postprocess.least_classes if self.postprocess else 1
         )
-        self.monitor: Monitor | None = None
+        self.hooks = Hooks()
         anchored = any(isinstance(norm, Anchored) for norm in adapted.norms.values())
         self.shares = ShareSelector(adapted, settings) if anchored else None
         self.dependence = (
@@ -74,7 +73,7 @@ class Updater(Forward, Capabilities):
         self._start_training()
 
     def _start_training(self) -> None:
-        self.optimizer = _optimizer(list(self.adapted.parameters.values()), self.settings)
+        self.optimizer = make_optimizer(list(self.adapted.parameters.values()), self.settings)
 
     def reset(self) -> None:
         """Bring back the source."""
@@ -117,11 +116,11 @@ class Updater(Forward, Capabilities):
             with self._phase("observing"):
                 logits = self._logits(x)
             answer = self._answer(x, logits, seen=True)
-        finite = _finite([logits, *(t for norm in self.adapted.norms.values() for t in norm.measured())])
+        fine = finite([logits, *(t for norm in self.adapted.norms.values() for t in norm.measured())])
 
         def begin() -> None:
             for norm in self.adapted.norms.values():
-                norm.commit() if finite else norm.discard()
+                norm.commit() if fine else norm.discard()
 
         return answer, begin
 
@@ -143,25 +142,20 @@ class Updater(Forward, Capabilities):
         if later and self.objective is None and self.shares is None and self.started:
             return self.predict(x), lambda: self.observe(x)[1]()
         self.discard()
-        mark = None if self.monitor is None else self.monitor.mark()
-        with self._undone_if_it_fails(mark):
+        attempt = self.hooks.attempt()
+        with attempt():
             logits = self._observed(x)
             with torch.no_grad():
                 answer = self._answer(x, logits.detach(), seen=True)
-            undone = (
-                None if self.monitor is None else self.monitor.check(x, logits)
-            )  # LAME reads features of the last run
+            undone = self.hooks.before_answer(x, logits)  # LAME reads features of the last run
             if undone is not None:
                 return self.predict(x), lambda: self._not_learnt(undone)
 
         def learn() -> Outcome:
-            with self._undone_if_it_fails(mark):
+            with attempt():
                 return self._learn(x, logits)
 
         return answer.clone() if later else answer, learn
-
-    def _undone_if_it_fails(self, mark: Any) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self.monitor is None else self.monitor.undone_if_it_fails(mark)
 
     def _observed(self, x: Tensor) -> Tensor:
         """Run the model, and let its layers observe; anchored layers choose their share first."""
@@ -183,17 +177,16 @@ class Updater(Forward, Capabilities):
         self.adapted.phase.now = "observing" if observe else "replaying"
         return self._logits(x)
 
-    def refuse(self, x: Tensor, why: str) -> tuple[Tensor, Update]:
+    def refuse(self, x: Tensor, why: Skip) -> tuple[Tensor, Update]:
         """Answer a batch that has something wrong with it, and learn nothing from it."""
-        assert self.monitor is not None
-        self.monitor.refuse(why)
+        self.hooks.refuse(why)
         return self.predict(x), lambda: self._not_learnt(why)
 
-    def _not_learnt(self, why: str) -> Outcome:
+    def _not_learnt(self, why: Skip) -> Outcome:
         return Outcome(skipped=why, frequencies=self.frequencies())
 
     def _answer(self, x: Tensor, logits: Tensor, seen: bool = False) -> Tensor:
-        if self.monitor is not None and not math.isfinite(float(logits.sum())):
+        if self.hooks.on and not math.isfinite(float(logits.sum())):
             answered = logits.amax(1, keepdim=True).isfinite()  # a class may be masked by −∞
             if not bool(answered.all()):
                 logits = torch.where(answered, logits, self.logits_of_source(x))
@@ -219,7 +212,7 @@ class Updater(Forward, Capabilities):
                 if self.ranks is not None:
                     logits = self.ranks.join(at_least_float32(logits))
                     if not len(logits):
-                        return Outcome(skipped="no rank had a sample", frequencies=self.frequencies())
+                        return Outcome(skipped=Skip(Reason.NO_SAMPLE), frequencies=self.frequencies())
                 return self._learn_from(Prediction(logits), of_source)
         finally:
             self.discard()
@@ -237,105 +230,52 @@ class Updater(Forward, Capabilities):
             prediction: of the samples of all ranks.
             of_source: runs the source on the batch, for the guard to look at it.
         """
-        loss, count, selected, memory = None, None, None, self.objective_memory
+        found = None
         gradients: list[Tensor | None] = []
         if self.objective is not None:
-            each, selected = self._losses(prediction)  # (B,)
-            if selected is not None:
-                each = each.masked_fill(~selected, 0)
-            count = len(each) if selected is None else int(selected.sum())
-            loss = each.sum() / (len(each) if self.settings.reduction == "batch" else max(count, 1))
-            for penalty in self._penalties(prediction):
-                loss = loss + penalty
-            gradients = self._gradients(loss) if count else []
-            memory = self.objective.next_state(prediction, self.objective_memory, selected)
-
-        skipped = "no sample passed the threshold" if count == 0 else None
+            found = self._losses(prediction)
+            gradients = self._gradients(found.value) if found.count else []
+        skipped = Skip(Reason.THRESHOLD) if found is not None and not found.count else None
         measured = [t for norm in self.adapted.norms.values() for t in norm.measured()]
         learnt: dict[str, Sequence[Tensor | None]] = {
             "prediction": [prediction.p],
-            "loss": [None if loss is None else loss.detach()],
+            "loss": [None if found is None else found.value.detach()],
             "gradient": gradients,
             "statistics": measured,
         }
         wrong = self._not_finite(learnt)
-        if self.monitor is not None:
-            wrong = wrong or self.monitor.garbage(len(prediction.label), of_source)
-            if wrong is not None:
-                self.monitor.refuse(wrong)
+        wrong = wrong or self.hooks.before_commit(len(prediction.label), of_source)
         if wrong is not None:
+            self.hooks.refuse(wrong)
             skipped = wrong
         else:
-            self._commit(prediction, gradients, memory, selected)
+            self._commit(prediction, gradients, found)
         return Outcome(
-            loss=None if loss is None else float(loss.detach()),
+            loss=None if found is None else float(found.value.detach()),
             entropy=float(prediction.entropy.detach().mean()),
-            used=None if count is None else count / len(prediction.label),
+            used=None if found is None else found.count / len(prediction.label),
             frequencies=self.frequencies(),
             skipped=skipped,
         )
 
-    def _losses(self, prediction: Prediction) -> tuple[Tensor, Tensor | None]:
-        """Return the loss of each sample and which of them train: lines 4 to 7, and the product of line 8."""
+    def _losses(self, prediction: Prediction) -> Loss:
         assert self.objective is not None
-        if self.reweighting is None:
-            return self.objective.loss(prediction, self.objective_memory)
-        memory = self.reweighting_memory
-        each, selected = self.objective.loss(self.reweighting.adjusted(prediction, memory), self.objective_memory)
-        weights = self.reweighting.weights(prediction, memory)
-        return each if weights is None else each * weights, self.reweighting.select(prediction, selected, memory)
-
-    def _penalties(self, prediction: Prediction) -> list[Tensor]:
-        assert self.objective is not None
-        of_words = [self.objective.penalty(self.adapted.parameters)]
-        if self.reweighting is not None:
-            of_words.append(self.reweighting.penalty(prediction, self.reweighting_memory))
-        return [penalty for penalty in of_words if penalty is not None]
-
-    def look_at(self, source: Iterable[Tensor] | None) -> None:
-        """Let an objective that needs source images see them."""
-        objective = self.objective
-        if not isinstance(objective, Eata):
-            return
-        if source is None:
-            raise SettingError(
-                "Method 'eata' measures on images of the training distribution how much each parameter matters. Give "
-                "some (the paper: 2,000) in batches: adapt(model, 'eata', source=loader); or write 'eta'."
-            )
-        batches = (
-            (source,) if isinstance(source, Tensor) else (x[0] if isinstance(x, (tuple, list)) else x for x in source)
+        return loss_of(
+            prediction,
+            self.objective,
+            self.objective_memory,
+            self.reweighting,
+            self.reweighting_memory,
+            self.adapted.parameters,
+            whole_batch=self.settings.reduction == "batch",
         )
-        objective.hold(self.adapted.source, self.fisher(batches))
-
-    def fisher(self, batches: Iterable[Tensor]) -> dict[str, Tensor]:
-        """Return the mean over batches of the squared gradient of the loss on the model's own labels (as EATA's)."""
-        parameters = self.adapted.parameters
-        total = {name: torch.zeros_like(p) for name, p in parameters.items()}
-        count = 0
-        for x in batches:
-            with self._phase("observing"), torch.enable_grad():
-                prediction = Prediction(self._learnable(x))
-            try:
-                labels = prediction.label.unsqueeze(1)
-                gradients = self._gradients(-prediction.log_p.gather(1, labels).mean())
-            finally:
-                self.adapted.discard()
-            for name, gradient in zip(parameters, gradients, strict=True):
-                if gradient is not None:
-                    total[name] += gradient**2
-            count += 1
-        if not count:
-            raise InputError("Expected at least one batch of source images, but there was none.")
-        if not _finite(list(total.values())):
-            raise InputError("The gradients on the source images are not finite; look for NaN in the images.")
-        return {name: value / count for name, value in total.items()}
 
     @staticmethod
-    def _not_finite(learnt: Mapping[str, Sequence[Tensor | None]]) -> str | None:
+    def _not_finite(learnt: Mapping[str, Sequence[Tensor | None]]) -> Skip | None:
         """Return what of it is not finite, in words, or None."""
-        if _finite(list(itertools.chain(*learnt.values()))):
+        if finite(list(itertools.chain(*learnt.values()))):
             return None
-        return f"not finite: {', '.join(name for name, values in learnt.items() if not _finite(values))}"
+        return Skip(Reason.NOT_FINITE, ", ".join(name for name, values in learnt.items() if not finite(values)))
 
     def _gradients(self, loss: Tensor) -> list[Tensor | None]:
         with self._phase("replaying"):
@@ -343,35 +283,24 @@ class Updater(Forward, Capabilities):
             own: list[Tensor | None] = list(torch.autograd.grad(loss, parameters, allow_unused=True))
         return own if self.ranks is None else self.ranks.add(own)
 
-    def _commit(
-        self,
-        prediction: Prediction,
-        gradients: list[Tensor | None],
-        memory: State,
-        selected: Tensor | None,
-    ) -> None:
+    def _commit(self, prediction: Prediction, gradients: list[Tensor | None], found: Loss | None) -> None:
         """Everything that could fail has been computed: change the state."""
         with torch.no_grad():
             if self.optimizer is not None and gradients:
-                parameters = list(self.adapted.parameters.values())
-                users = [p.grad for p in parameters]
-                for p, gradient in zip(parameters, gradients, strict=True):
-                    p.grad = gradient
-                try:
-                    self.optimizer.step()  # line 9
-                finally:
-                    for p, own in zip(parameters, users, strict=True):
-                        p.grad = own
+                take_step(self.optimizer, list(self.adapted.parameters.values()), gradients)  # line 9
             for norm in self.adapted.norms.values():
                 norm.commit()
             if self.shares is not None:
                 self.shares.commit()
             if self.postprocess is not None:
                 self.postprocess.commit()
-            self.objective_memory = memory
+            if found is not None:
+                self.objective_memory = found.memory
             if self.reweighting is not None:  # line 10
                 before = self.reweighting_memory
-                self.reweighting_memory = self.reweighting.next_state(prediction, before, selected)
+                self.reweighting_memory = self.reweighting.next_state(
+                    prediction, before, None if found is None else found.selected
+                )
             if self.dependence is not None:
                 self.dependence.look(prediction)
             self.classes = prediction.classes
@@ -381,15 +310,7 @@ def _build(name: str | None, settings: Settings) -> Any:
     return None if name is None else COMPONENTS[name].build(settings)
 
 
-def _finite(values: Sequence[Tensor | None]) -> bool:
+def finite(values: Sequence[Tensor | None]) -> bool:
+    """Whether all of it is."""
     flat = [value if value.dim() == 1 else value.flatten() for value in values if value is not None]
     return not flat or bool(torch.cat(flat).isfinite().all())
-
-
-def _optimizer(parameters: list[torch.nn.Parameter], settings: Settings) -> torch.optim.Optimizer | None:
-    if not parameters:
-        return None
-    fused = all(p.device.type in ("cpu", "cuda") for p in parameters)  # one call instead of dozens per step
-    if settings.optimizer == "adam":
-        return torch.optim.Adam(parameters, settings.lr, betas=(0.9, 0.999), fused=fused)
-    return torch.optim.SGD(parameters, settings.lr, momentum=0.9, fused=fused)

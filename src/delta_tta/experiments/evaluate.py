@@ -21,8 +21,7 @@ from ..errors import InputError, ModelError
 from ..metrics import Metrics, class_mean_accuracy
 from ..models import NamedModel, Outputs
 from ..normalization import Normalisation
-from ..recipe import parse
-from ..settings import used_by
+from ..recipe import used_settings
 from ..streams import DomainStream, Stream
 from .trace import Statistics, Trace
 
@@ -103,8 +102,7 @@ def evaluate(
     model = _with_outputs(named, data)
     predicted, true = [], []
     scale = named.normalisation
-    if "mean" in used_by(parse(method).classes):  # it augments images
-        settings = {"mean": scale.mean, "std": scale.std, **settings}
+    settings = {**used_settings(method, {"mean": scale.mean, "std": scale.std}), **settings}  # to augment images
     device = next(named.model.parameters()).device
     clean = None if source is None else _inputs(source, scale, batch_size, device)
     adapter = delta_tta.adapt(model, method, preset, source=clean, **settings)

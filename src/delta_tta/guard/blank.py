@@ -20,13 +20,14 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ..engine.model import AdaptedModel
 from ..norms.layers import TRUSTED_SAMPLES, AdaptiveNorm, MovingAverage
 from ..norms.shift import Shift, distance, shift_of
+from ..signals import Reason, Skip
 
 SUSPICIOUS = 0.12
 """Mean d per channel, in the adapted model, of a batch about which the source is asked."""
 FAR = 0.3
 """Mean d per channel, in the source, above which a batch may be blank."""
 
-SHOWS_NOTHING = "shows nothing: all samples are alike, and far from what the source knows"
+SHOWS_NOTHING = Skip(Reason.BLANK, "all samples are alike, and far from what the source knows")
 
 
 class BlankDetector:

@@ -14,38 +14,40 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..engine import state as states
+from ..engine.hooks import Hooks
+from ..engine.schedules import Every
+from ..engine.step import Updater
 from ..norms.layers import MovingAverage
 from ..settings import Settings
+from ..signals import Reason, Skip
 from .blank import SHOWS_NOTHING, BlankDetector
 from .limits import Guard
 from .proportion import FeatureRange
 
-if TYPE_CHECKING:
-    from ..engine.schedules import Every
-    from ..engine.step import Updater
-
 log = logging.getLogger("delta_tta")
 
 
-def monitor_of(settings: Settings, updater: Updater, schedule: Every) -> Monitor | None:
-    """Set the guard that the settings ask for."""
+def hooks_of(settings: Settings, updater: Updater, schedule: Every) -> Hooks:
+    """Return the guard that the settings ask for, or none."""
     guard = Guard() if settings.guard == "on" else settings.guard
-    return Monitor(guard, updater, schedule) if isinstance(guard, Guard) else None
+    return Monitor(guard, updater, schedule) if isinstance(guard, Guard) else Hooks()
 
 
-class Monitor:
+class Monitor(Hooks):
     """The guard of one adapter at work.
 
     Everything it counts is counted in batches and over all ranks together, so that ranks that adapt as one come to the
     same verdict at the same batch.
     """
+
+    on = True
 
     def __init__(self, guard: Guard, updater: Updater, schedule: Every) -> None:
         self.guard = guard
@@ -63,21 +65,22 @@ class Monitor:
         self._next = 2  # the batch from which on they are compared again: at the first nothing is trained
         self._compared = self._agreed = 0
 
-    def mark(self) -> dict[str, Any]:
-        """Return what was counted before a batch."""
-        return dict(vars(self))
-
-    @contextmanager
-    def undone_if_it_fails(self, mark: Mapping[str, Any]) -> Iterator[None]:
+    def attempt(self) -> Callable[[], AbstractContextManager[None]]:
         """Forget, where a batch fails, that it was ever counted."""
-        try:
-            yield
-        except BaseException:
-            vars(self).update(mark)
-            raise
+        before = dict(vars(self))
 
-    def check(self, x: Tensor, logits: Tensor) -> str | None:
-        """Look at a batch before it is answered; if the model has collapsed, roll back and say so in words."""
+        @contextmanager
+        def surround() -> Iterator[None]:
+            try:
+                yield
+            except BaseException:
+                vars(self).update(before)
+                raise
+
+        return surround
+
+    def before_answer(self, x: Tensor, logits: Tensor) -> Skip | None:
+        """If the model has collapsed, roll back and say so."""
         updater = self._updater
         if not updater.adapted.parameters:
             return None
@@ -113,7 +116,7 @@ class Monitor:
         self._agreed += agreed
         self._compared += compared
 
-    def _roll_back(self) -> str:
+    def _roll_back(self) -> Skip:
         good, self._good = self._good, None  # it is tried once: the model may have been sliding already
         self.rollbacks += 1
         self._updater.reset()
@@ -123,7 +126,7 @@ class Monitor:
             where = "the last good state"
         self.cool()
         log.warning("delta-tta: rolled back to %s; learning on at %g times the learning rate", where, self._rate)
-        return f"collapse: rolled back to {where}"
+        return Skip(Reason.COLLAPSE, f"rolled back to {where}")
 
     @property
     def _rate(self) -> float:
@@ -135,14 +138,14 @@ class Monitor:
         for group in optimizer.param_groups if optimizer is not None else ():
             group["lr"] = self._updater.settings.lr * self._rate
 
-    def refuse(self, why: str) -> None:
+    def refuse(self, why: Skip) -> None:
         """Count a batch that was not learnt from because something about it is wrong."""
         self.refused += 1
         if self.refused & (self.refused - 1) == 0:  # the 1st, 2nd, 4th, 8th …: a dead camera must not fill the log
             log.warning("delta-tta: a batch was answered but not learnt from (%s); %d so far", why, self.refused)
 
-    def garbage(self, samples: int, of_source: Callable[[], Tensor]) -> str | None:
-        """Say in words why nothing is to be learnt from a batch, if so: no corruption is like this.
+    def before_commit(self, samples: int, of_source: Callable[[], Tensor]) -> Skip | None:
+        """Say why nothing is to be learnt from a batch, if so: no corruption is like this.
 
         Args:
             samples: how many there are, on all ranks.
@@ -158,7 +161,7 @@ class Monitor:
         return int(everybodys)
 
     @torch.no_grad()
-    def _out_of_proportion(self) -> str | None:
+    def _out_of_proportion(self) -> Skip | None:
         """Whether the first layer met features out of all proportion."""
         norm = next(iter(self._updater.adapted.norms.values()), None)
         if not isinstance(norm, MovingAverage):
@@ -177,7 +180,7 @@ class Monitor:
         counts = [self.refused, self.rollbacks, self._batches, self._next, self._compared, self._agreed]
         return {"counts": counts, "good": self._good}
 
-    def remember(self, memory: dict[str, Any]) -> None:
+    def remember(self, memory: Mapping[str, Any]) -> None:
         """Go on from what was saved; where that was without a guard, from nothing."""
         self.reset()
         if memory:

@@ -7,6 +7,8 @@ import statistics
 import torch
 from torch import Tensor
 
+from ..signals import Reason, Skip
+
 
 class FeatureRange:
     """The source's statistics of the first layer, and how far from them a batch may be."""
@@ -16,7 +18,7 @@ class FeatureRange:
         self._channels = list(zip(means, stds, strict=True))
         self._limits = [(m - s * reach, m + s * reach, s / reach, s * reach) for m, s in self._channels]
 
-    def left_by(self, mean: Tensor, std: Tensor) -> str | None:
+    def left_by(self, mean: Tensor, std: Tensor) -> Skip | None:
         """Say in words that a batch is out of all proportion, if it is in most channels.
 
         In plain numbers: a first layer has few channels, and this is done at every batch.
@@ -31,4 +33,5 @@ class FeatureRange:
         pairs = list(zip(self._channels, means, stds, strict=True))
         width = statistics.median(s / spread for (_, spread), _, s in pairs)
         off = statistics.median(abs(m - usual) / spread for (usual, spread), m, _ in pairs)
-        return f"out of proportion: features {width:.2g} times as wide as the source's, {off:.2g} widths off"
+        details = f"features {width:.2g} times as wide as the source's, {off:.2g} widths off"
+        return Skip(Reason.OUT_OF_PROPORTION, details)

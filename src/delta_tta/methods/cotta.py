@@ -78,7 +78,7 @@ class Cotta(StandaloneUpdater):
         gradients = self._gradients(loss)
         wrong = self._not_finite({"prediction": [student.p, teacher.p], "loss": [loss.detach()], "gradient": gradients})
         if wrong is None:
-            self._commit(student, gradients, self.objective_memory, None)
+            self._commit(student, gradients, None)
             self._follow_and_restore()
         return Outcome(loss=float(loss.detach()), entropy=float(teacher.entropy.mean()), used=1.0, skipped=wrong)
 

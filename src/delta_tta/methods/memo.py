@@ -21,7 +21,7 @@ from ..norms.tbr import eval_norm
 from ..prediction import Prediction
 from ..registry import component
 from ..settings import on_cifar
-from ..signals import Outcome
+from ..signals import Outcome, Reason, Skip
 from .standalone import StandaloneUpdater
 
 SOURCE_SHARE = 16 / 17
@@ -79,7 +79,7 @@ class Memo(StandaloneUpdater):
                 loss=sum(learnt) / len(learnt) if learnt else math.nan,
                 entropy=float(prediction.entropy.mean()),
                 used=len(learnt) / len(losses),
-                skipped=None if learnt else "not finite: loss, gradient",
+                skipped=None if learnt else Skip(Reason.NOT_FINITE, "loss, gradient"),
             )
 
         return logits, update

@@ -6,6 +6,7 @@ from torch import nn
 
 import delta_tta
 from delta_tta import InputError, ModelError
+from delta_tta.engine.fisher import fisher
 from nets import batches, conv_net, group_norm, same, same_state, snapshot
 from sentences import SCHEDULES, fitting, make
 
@@ -70,11 +71,11 @@ def test_an_input_that_counts_no_changes():
     assert xs[0].is_inference()
     assert_the_same("in place", "tent+delta", {}, xs)
     assert_the_same("in place", "tent+delta", {}, batches(4), torch.inference_mode)
-    fisher = [
-        make("eata", net=Scaled(way), lr=0.01)._updater.fisher([x.clone() for x in xs])
+    measured = [
+        fisher(make("eata", net=Scaled(way), lr=0.01)._updater, [x.clone() for x in xs])
         for way in ("in place", "a new tensor")
     ]
-    assert all(torch.equal(value, fisher[1][name]) for name, value in fisher[0].items())
+    assert all(torch.equal(value, measured[1][name]) for name, value in measured[0].items())
 
 
 class Clipping(Scaled):

@@ -142,7 +142,7 @@ def test_the_last_good_state_comes_first_and_the_source_after():
     stream = batches(6)
     for x in stream[:3]:
         watched(x)
-    monitor = watched._monitor
+    monitor = watched._hooks
     good = flatten(monitor._good)
     assert any(torch.any(value != 0) for value in good.values())
     assert monitor._roll_back() == "collapse: rolled back to the last good state"
@@ -158,7 +158,7 @@ def test_the_last_good_state_comes_first_and_the_source_after():
 def test_the_two_are_compared_often_at_first_and_then_at_one_batch_in_so_many(every, expected):
     watched, asked = adapter("tent", flat_net(), guard=Guard(every=every, samples=1, agreement=0)), []
     reference = watched._updater.logits_of_reference
-    watched._updater.logits_of_reference = lambda x: (asked.append(watched._monitor._batches), reference(x))[1]
+    watched._updater.logits_of_reference = lambda x: (asked.append(watched._hooks._batches), reference(x))[1]
     (x,) = batches(1, size=3, shape=(6,))
     for _ in range(expected[-1]):
         watched(x)
@@ -168,7 +168,7 @@ def test_the_two_are_compared_often_at_first_and_then_at_one_batch_in_so_many(ev
 def test_small_batches_are_compared_until_there_are_enough_samples():
     watched, asked = adapter("tent", flat_net(), guard=Guard(samples=10, agreement=0)), []
     reference = watched._updater.logits_of_reference
-    watched._updater.logits_of_reference = lambda x: (asked.append(watched._monitor._batches), reference(x))[1]
+    watched._updater.logits_of_reference = lambda x: (asked.append(watched._hooks._batches), reference(x))[1]
     for x in batches(16, size=4, shape=(6,)):
         watched(x)
     assert asked == [2, 3, 4, 8, 9, 10]
@@ -209,7 +209,7 @@ def test_a_model_that_has_not_been_trained_agrees_with_itself(method, scale):
         watched(1e5 * bad)
     assert watched.signals.refused == 3
     watched(scale * x[:, :, :1, :1].expand_as(x) + 0.2 * x)
-    assert watched._monitor._next == 8  # compared at the second batch and at this one
+    assert watched._hooks._next == 8  # compared at the second batch and at this one
     assert watched.signals.rollbacks == 0
 
 
@@ -235,7 +235,7 @@ def test_a_healthy_stream_is_left_alone_bit_for_bit(method, update):
     watched = adapter(method, guard=Guard(every=1, samples=1), **settings)
     for x in batches(8):
         assert torch.equal(free(x), watched(x))
-    assert watched._monitor._batches > 0
+    assert watched._hooks._batches > 0
     assert (watched.signals.refused, watched.signals.rollbacks) == (0, 0)
     assert_unchanged(*(without_counts(each.state_dict()) for each in (free, watched)))
 
@@ -264,7 +264,7 @@ def test_what_the_guard_counted_survives_a_save():
     assert watched.signals.refused
     assert watched.signals.rollbacks
     fresh.load_state_dict(watched.state_dict())
-    assert fresh._monitor.memory()["counts"] == watched._monitor.memory()["counts"]
+    assert fresh._hooks.memory()["counts"] == watched._hooks.memory()["counts"]
     assert (fresh.signals.refused, fresh.signals.rollbacks) == (watched.signals.refused, watched.signals.rollbacks)
     rate = WILD["lr"] * 0.01**watched.signals.rollbacks
     assert fresh._updater.optimizer.param_groups[0]["lr"] == pytest.approx(rate)
@@ -277,7 +277,7 @@ def test_a_state_saved_without_a_guard_goes_on_with_nothing_counted():
     watched(first * float("nan"))
     free(second)
     watched.load_state_dict(free.state_dict())
-    assert (watched.signals.refused, watched.signals.rollbacks, watched._monitor._batches) == (0, 0, 0)
+    assert (watched.signals.refused, watched.signals.rollbacks, watched._hooks._batches) == (0, 0, 0)
     assert torch.equal(watched(third), free(third))
 
 
@@ -289,7 +289,7 @@ def test_a_batch_that_fails_is_not_counted(method, where):
     watched = adapter(method, net, guard=Guard(samples=1, every=1))
     first, second, third = batches(3)
     watched(first)
-    before, counts = flatten(watched.state_dict()), watched._monitor.memory()["counts"]
+    before, counts = flatten(watched.state_dict()), watched._hooks.memory()["counts"]
     gate.where = where
     reference = watched._updater.logits_of_reference
     if where == "twin":
@@ -297,12 +297,12 @@ def test_a_batch_that_fails_is_not_counted(method, where):
     with pytest.raises(ArithmeticError):
         watched(second)
     gate.where, watched._updater.logits_of_reference = None, reference
-    assert watched._monitor.memory()["counts"] == counts
+    assert watched._hooks.memory()["counts"] == counts
     assert_unchanged(before, flatten(watched.state_dict()))
     other = adapter(method, guard=Guard(samples=1, every=1))
     other(first)
     assert torch.equal(watched(third), other(third))
-    assert watched._monitor.memory()["counts"] == other._monitor.memory()["counts"]
+    assert watched._hooks.memory()["counts"] == other._hooks.memory()["counts"]
 
 
 class Failing(nn.Module):
@@ -359,4 +359,4 @@ def test_the_twin_is_asked_about_any_view():
     watched, plain = (adapter("tent+delta", guard=Guard(every=1, samples=1)) for _ in range(2))
     for x in batches(4):
         assert torch.equal(watched(torch.complex(x, -x).conj().imag), plain(x))
-    assert watched._monitor._next == 5
+    assert watched._hooks._next == 5

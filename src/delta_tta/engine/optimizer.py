@@ -1,0 +1,34 @@
+"""The optimizer of the trained parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ..settings import Settings
+
+
+def make_optimizer(parameters: Sequence[nn.Parameter], settings: Settings) -> torch.optim.Optimizer | None:
+    """Return the one that the settings name; None where nothing trains."""
+    if not parameters:
+        return None
+    fused = all(p.device.type in ("cpu", "cuda") for p in parameters)  # one call instead of dozens per step
+    if settings.optimizer == "adam":
+        return torch.optim.Adam(parameters, settings.lr, betas=(0.9, 0.999), fused=fused)
+    return torch.optim.SGD(parameters, settings.lr, momentum=0.9, fused=fused)
+
+
+def take_step(
+    optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor | None]
+) -> None:
+    """Take a step along the gradients; those that a user left in the parameters stay there."""
+    users = [p.grad for p in parameters]
+    for p, gradient in zip(parameters, gradients, strict=True):
+        p.grad = gradient
+    try:
+        optimizer.step()
+    finally:
+        for p, own in zip(parameters, users, strict=True):
+            p.grad = own
