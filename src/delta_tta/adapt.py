@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from . import methods  # noqa: F401  (they register their words)
+from . import methods  # noqa: F401  (they register themselves)
 from .adapter import Adapter
 from .engine.distributed import Ranks
 from .errors import ModelError, SettingError

@@ -11,7 +11,7 @@ class DeltaError(Exception):
 
 
 class MethodError(DeltaError, ValueError):
-    """The method string is not a sentence of the grammar, or makes no sense."""
+    """The method string cannot be parsed, or its components do not fit together."""
 
 
 class SettingError(DeltaError, ValueError):

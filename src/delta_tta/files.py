@@ -73,7 +73,7 @@ def fingerprint(*parts: npt.NDArray[Any] | str | bytes) -> str:
 
 
 def finite(value: Any) -> Any:
-    """Return the value ready for JSON, with None for every number that JSON has no word for."""
+    """Return the value ready for JSON, with None for every number that JSON cannot hold."""
     if isinstance(value, dict):
         return {key: finite(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):

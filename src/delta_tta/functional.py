@@ -24,8 +24,8 @@ Examples:
     (tensor([0.5077, 0.4923]), tensor([-0.2055, -0.1400]))
 """
 
-# It imports norms/ and postprocess/, which therefore keep their functions beside their classes; reweighting.py imports
-# it. Doing both in one room would be a cycle.
+# This file imports norms/ and postprocess/, so their functions stay beside their classes. reweighting.py imports this
+# file. A part of the package that did both would be a cycle.
 from __future__ import annotations
 
 import numpy as np
@@ -118,8 +118,8 @@ def sticky_filter(
         a ← (s a + (1 − s) q) l / Z          with Z such that it sums to 1,
 
     and smooth answers are a · b / Σ a b, with b = 1 at the last sample and before it b ← s l b + (1 − s) Σ q l b.
-    At s = 0 and temperature 1 they are p. The word `sticky` is the mean of such filters, weighed by how well each has
-    foretold the stream.
+    At s = 0 and temperature 1 they are p. `sticky` is the mean of such filters, weighed by how well each has foretold
+    the stream.
 
     Args:
         p: probabilities of the samples in the order of time, (N, K).

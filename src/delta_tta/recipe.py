@@ -1,4 +1,4 @@
-"""The grammar: from "tent+delta" to a choice of statistics, objective and reweighting."""
+"""Parses a method string such as "tent+delta" into a `Recipe`: one component for each kind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from . import norms, objectives, postprocess, reweighting  # noqa: F401  (they register the words)
+from . import norms, objectives, postprocess, reweighting  # noqa: F401  (they register their components)
 from .errors import MethodError, SettingError, nearest
 from .registry import COMPONENTS, Component, Kind, load_packages
 from .settings import check_names, used_by
@@ -22,7 +22,7 @@ LINES = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """A method as a choice of words; the fourth, when to update, is a setting."""
+    """A method as the names of its components, by kind; when to update is a setting."""
 
     statistics: str
     objective: str | None = None
@@ -97,8 +97,8 @@ def parse(method: str) -> Recipe:
     if kind == "standalone":
         if parts:
             raise MethodError(
-                f"{method!r} makes no sense: {first!r} is a whole method that takes no parts. Write {first!r}, or put "
-                f"the parts behind an objective: 'tent+{'+'.join(parts)}'."
+                f"{method!r} makes no sense: {first!r} is a standalone method that takes no parts. Write {first!r}, or "
+                f"put the parts behind an objective: 'tent+{'+'.join(parts)}'."
             )
         return Recipe("bn", standalone=first)
     filters = [name for name in names if COMPONENTS[name].kind == "filter"]
@@ -196,7 +196,7 @@ def _components() -> list[Component]:
 
 
 def methods() -> dict[str, str]:
-    """List every word a method string can be made of, with one line each; parts begin with "+".
+    """List every component of a method string, with one line each; parts begin with "+".
 
     Examples:
         >>> import delta_tta

@@ -9,7 +9,7 @@ from torch import nn
 
 import delta_tta
 from delta_tta import InputError, ModelError
-from delta_tta.recipe import parse, sentences
+from delta_tta.recipe import parse, sentences, used_settings
 from nets import CLASSES, conv_net, flat_net, group_norm, same, snapshot, volume_net
 from sentences import (
     adapts,
@@ -184,7 +184,8 @@ def test_predict_answers_without_adapting(method, schedule, device):
 def test_unload_gives_back_the_original_modules(method, schedule, device, keep):
     net = conv_net().to(device)
     source, modules = snapshot(net), list(net.modules())
-    adapter = make(method, schedule, net, device, gate=0.0)  # CoTTA without views
+    without_views = used_settings(method, {"gate": 0.0})  # CoTTA's
+    adapter = make(method, schedule, net, device, **without_views)
     for x in stream(device=device):
         adapter(x)
     x = stream(1, seed=3, device=device)[0]

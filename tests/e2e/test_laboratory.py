@@ -85,7 +85,7 @@ def test_what_is_there_is_not_run_again():
         (["reproduce"], "or --all"),
         (["reproduce", "table-99"], "Unknown exhibit 'table-99'"),
         (["reproduce", "table-5", "--on", "cifar100"], "--data PATH"),
-        (["reproduce", "table-5", "--on", "mars"], "Unknown ground 'mars'"),
+        (["reproduce", "table-5", "--on", "mars"], "Unknown benchmark 'mars'"),
         (["report", "nowhere.db"], "Expected a store of results at nowhere.db"),
     ],
 )

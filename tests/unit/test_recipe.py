@@ -65,7 +65,7 @@ def test_meaning(method, recipe):
         ("source+anchored", "two kinds of statistics"),
         ("sticky", "write 'tent+sticky'"),
         ("tent+sticky+sticky", "twice"),
-        ("cotta+sticky", "whole method that takes no parts"),
+        ("cotta+sticky", "standalone method that takes no parts"),
         ("lame+dot+sticky", "without parts"),
         ("tent+delta-b", "is unknown as a part"),
         ("tema+tema", "twice"),

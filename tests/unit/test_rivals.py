@@ -259,7 +259,7 @@ def test_eata_needs_source_images_and_says_so():
     [
         ("eta+div-w", "does what 'div-w' does already"),
         ("tent+dot+la", "two reweightings"),
-        ("cotta+delta", r"a whole method that takes no parts\. Write 'cotta'"),
+        ("cotta+delta", r"a standalone method that takes no parts\. Write 'cotta'"),
         ("lame+tbr", r"write 'tent\+tbr\+lame'"),
         ("tent+cotta", "cannot follow"),
         ("bn+la", "weighs the samples of a loss"),

@@ -1,4 +1,4 @@
-"""The command `delta-tta`: the process around it, which must speak well even while it starts."""
+"""The command `delta-tta`: its process, with clear errors and exit codes from the start."""
 
 from __future__ import annotations
 

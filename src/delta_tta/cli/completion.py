@@ -15,11 +15,11 @@ from ..paper import BENCHMARKS, EXHIBITS
 from ..settings import PRESETS, Settings
 
 Offered = list[tuple[str, str]]
-"""Words, each with a line about it for the shells that show one."""
+"""Completions, each with a line about it for the shells that show one."""
 
 
 def method(incomplete: str) -> Offered:
-    """Offer methods, one word further than what is typed: tent, then tent+delta, then tent+delta+lame."""
+    """Offer methods, one component longer than what is typed: tent, then tent+delta, then tent+delta+lame."""
     before = incomplete.rpartition("+")[0]
     found: dict[str, str] = {}
     for word, line in recipe.methods().items():
@@ -75,7 +75,7 @@ def setting() -> list[str]:
 
 
 def among(names: Iterable[str]) -> Callable[[], list[str]]:
-    """Return what offers these words."""
+    """Return a function that offers these names."""
     words = list(names)
     return lambda: words
 

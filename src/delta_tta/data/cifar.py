@@ -134,7 +134,7 @@ def cifar_c(root: str | Path, corruption: str, severity: int = 5) -> ArraySet:
 
 def _mapped(path: Path) -> npt.NDArray[Any]:
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]  # numpy's word for a mapped array
+        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]  # numpy's type of a mapped array
     except FileNotFoundError:
         raise DataError(f"Expected {path}, but there is none. {how_to_get('cifar-c')}") from None
     except (OSError, ValueError, EOFError) as error:

@@ -1,1 +1,1 @@
-"""The way of a batch: the model under adaptation, the step, when it is taken, and the state it leaves."""
+"""One step of adaptation: the adapted model, the update, its schedule and the state."""

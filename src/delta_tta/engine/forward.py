@@ -1,4 +1,4 @@
-"""Runs a model that adapts: as the source, as its twin, or observing; and checks what comes out."""
+"""Runs the adapted model, the source model or the reference model, and checks the logits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .model import AdaptedModel
 
 
 class Forward:
-    """The subject, and the number of classes that it was found to tell apart."""
+    """The adapted model and its number of classes, known after the first batch."""
 
     least_classes = 1
 
@@ -29,12 +29,12 @@ class Forward:
         self.adapted.discard()
 
     def logits_of_source(self, x: Tensor) -> Tensor:
-        """Run the model as it was given."""
+        """Run the source model."""
         with torch.no_grad(), self.adapted.wearing(self.adapted.source), self._phase("source"):
             return self._logits(x)
 
     def logits_of_reference(self, x: Tensor) -> Tensor:
-        """Run the model with the statistics of now and the parameters of the source."""
+        """Run the reference model: current statistics, parameters of the source."""
         with torch.no_grad(), self.adapted.wearing(self.adapted.source):
             return self._logits(x)
 

@@ -145,7 +145,7 @@ def _check_fit(state: Mapping[str, Any], updater: Updater) -> None:
 
 
 def _memory_fits(memory: dict[str, Tensor], classes: int, shapes: dict[str, torch.Size]) -> bool:
-    """Whether what our words remember fits this model; what other words remember must be tensors."""
+    """Whether the state of the components fits this model; that of other packages' components must be tensors."""
     ours = {
         "z": (classes,),
         "average": (classes,),
@@ -163,7 +163,7 @@ def _memory_fits(memory: dict[str, Tensor], classes: int, shapes: dict[str, torc
 
 
 def restore(state: Mapping[str, Any], updater: Updater, schedule: Every) -> None:
-    """Write a checked state into a learner that was just reset."""
+    """Write a checked state into an updater that was just reset."""
     like = next(updater.adapted.model.parameters(), torch.empty(0))
 
     def to_model(x: Tensor) -> Tensor:

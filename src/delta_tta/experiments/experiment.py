@@ -316,7 +316,7 @@ def from_mapping(values: Mapping[str, Any], root: Path | None = None) -> Experim
             raise SettingError(f"Expected `{name}` to be three numbers, but got {values[name]!r}.")
     nested = [name for name, value in given.get("settings", {}).items() if isinstance(value, dict)]
     if nested:
-        raise SettingError(f"Expected the setting `{nested[0]}` to be a number or a word, but got a table.")
+        raise SettingError(f"Expected the setting `{nested[0]}` to be a number or a text, but got a table.")
     return Experiment(place=Place(**(place if root is None else _from(root, place))), **given)
 
 
@@ -359,7 +359,7 @@ def from_toml(path: Path) -> Experiment:
 
 
 def _listed(name: str, value: Any) -> Any:
-    """Return lists as tuples; a single word where several are possible is a list of one."""
+    """Return lists as tuples; a single value where several are possible is a list of one."""
     kinds = {"methods": str, "scenarios": str, "corruptions": str, "severities": int, "batch_sizes": int, "seeds": int}
     if name not in kinds:
         return value

@@ -27,7 +27,7 @@ from .experiment import Cell, Place
 from .lab import Lab
 
 SPEAK = 0.2
-"""Seconds between two words about the same cell."""
+"""Seconds between two reports on the same cell."""
 
 
 @dataclass(frozen=True)

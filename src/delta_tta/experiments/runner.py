@@ -25,7 +25,7 @@ class Plan:
     """Cells to run, and their keys in a store; what is wrong with a cell is known before anything runs.
 
     Attributes:
-        cells: one for each key: cells may say the same in other words.
+        cells: one for each key: several cells may describe the same run.
         samples: of each key's stream.
         keys: of all cells.
     """

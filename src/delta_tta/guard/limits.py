@@ -9,7 +9,7 @@ from ..errors import SettingError
 
 @dataclass(frozen=True)
 class Guard:
-    """How an adapter is watched: `adapt(model, method, guard=Guard(agreement=0.8))`.
+    """The thresholds of the guard: `adapt(model, method, guard=Guard(agreement=0.8))`.
 
     Attributes:
         agreement: least share of the samples on which the model must agree with itself before training.

@@ -19,7 +19,7 @@ class FeatureRange:
         self._limits = [(m - s * reach, m + s * reach, s / reach, s * reach) for m, s in self._channels]
 
     def left_by(self, mean: Tensor, std: Tensor) -> Skip | None:
-        """Say in words that a batch is out of all proportion, if it is in most channels.
+        """Return why a batch is out of proportion, if it is in most channels.
 
         In plain numbers: a first layer has few channels, and this is done at every batch.
         """

@@ -1,4 +1,4 @@
-"""Methods that are not a choice of statistics, objective and reweighting: one file each, behind the same contract."""
+"""Standalone methods, one file each."""
 
 from . import cotta, memo
 

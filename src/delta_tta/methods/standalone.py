@@ -1,4 +1,4 @@
-"""Base of the learners that augment images, train all parameters and run the model with several sets of them."""
+"""Base of the standalone methods that augment images and train all parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..settings import Settings
 
 
 class StandaloneUpdater(Updater):
-    """A learner of its own kind, behind the contract of all."""
+    """An updater that trains all parameters; it may run the model with several sets of them."""
 
     learns = True
     synchronises = False

@@ -56,7 +56,7 @@ class Shelf:
 
     Args:
         store: where results and traces are.
-        ground: what the conditions of an exhibit become cells on.
+        benchmark: what the conditions of an exhibit become cells on.
         keys: of the cells. Without them results are found by what their cells say, wherever the data lies: so a page
             needs only the store.
         lab: where example images come from; without it there are none.
@@ -82,7 +82,7 @@ class Shelf:
         return None if key is None else self._results[key]
 
     def on(self, benchmark: Benchmark) -> Shelf:
-        """Return the same results for another ground; the store is not read again."""
+        """Return the same results for another benchmark; the store is not read again."""
         other = copy.copy(self)
         other.benchmark = benchmark
         return other

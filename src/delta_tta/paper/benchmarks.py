@@ -238,7 +238,7 @@ def ytbb(given: Given) -> Benchmark:
 
 @dataclass(frozen=True)
 class Given:
-    """What the user says of a ground: where the images are, weights for its network, and clean images."""
+    """What the user says of a benchmark: where the images are, weights for its network, and clean images."""
 
     data: Path | None = None
     weights: Path | None = None
@@ -263,18 +263,18 @@ def benchmark(
     clean: Path | None = None,
     samples: int | None = None,
 ) -> Benchmark:
-    """Return the ground of this name.
+    """Return the benchmark of this name.
 
     Args:
         name: one of `BENCHMARKS`.
         path: where its data is.
         weights: a file for its model.
         full: everything: all corruptions, seeds and images.
-        clean: where clean images are, for the grounds whose own are all corrupted.
+        clean: where clean images are, for the benchmarks whose own are all corrupted.
         samples: only so many of each stream, from its beginning.
     """
     if name not in BENCHMARKS:
-        raise SettingError(f"Unknown ground {name!r}.{nearest(name, BENCHMARKS)}")
+        raise SettingError(f"Unknown benchmark {name!r}.{nearest(name, BENCHMARKS)}")
     if clean is not None and name not in ("cifar100-c", "imagenet-c"):
         raise SettingError(f"'{name}' takes no clean images (--clean): that is for 'cifar100-c' and 'imagenet-c'.")
     found = BENCHMARKS[name](Given(path, weights, clean))

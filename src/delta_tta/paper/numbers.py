@@ -12,7 +12,7 @@ from ..errors import InputError, nearest
 
 @functools.cache
 def _numbers() -> dict[str, Any]:
-    """Return table → data set → row → column → [value, std or null]; table 1 has words for its arrows instead."""
+    """Return table → data set → row → column → [value, std or null]; table 1 has text for its arrows instead."""
     text = resources.files("delta_tta.paper").joinpath("paper.json").read_text(encoding="utf-8")
     numbers: dict[str, Any] = json.loads(text)
     return numbers

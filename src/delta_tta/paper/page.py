@@ -26,7 +26,7 @@ def report_of(benchmark: Benchmark, exhibits: Sequence[Exhibit], store: Store, k
 
 
 def store_report(store: Store) -> Report:
-    """Return the page of everything in a store: by ground where its cells are the paper's, else as plain tables."""
+    """Return the page of everything in a store: by benchmark where its cells are the paper's, else as plain tables."""
     runs = [(key, cell, result) for key, cell, result in store.results()]
     places = {(cell.place.data, cell.place.model) for _, cell, _ in runs}
     used: set[tuple[object, ...]] = set()
@@ -55,7 +55,7 @@ def store_report(store: Store) -> Report:
 
 
 def _grounds(data: str, model: str) -> list[Benchmark]:
-    """Return the grounds with such data, with this model, wherever the files lie."""
+    """Return the benchmarks with such data, with this model, wherever the files lie."""
     found = []
     for name, make in BENCHMARKS.items():
         benchmark = make(Given(Path("-"), None if name in ("demo", "cifar100") else Path("-")))

@@ -19,7 +19,7 @@ from .benchmarks import Benchmark
 Conditions = Mapping[str, Any]
 Metric = Literal["accuracy", "std", "range", "over source"]
 WhyNot = Callable[[Benchmark], str]
-"""Says in a sentence why an exhibit cannot be had on a ground; nothing where it can."""
+"""Returns why an exhibit cannot be made on a benchmark; empty if it can."""
 
 
 def needs_corruptions(benchmark: Benchmark) -> str:
@@ -70,7 +70,7 @@ Rows = tuple[RowSpec, ...] | Callable[[Benchmark], tuple[RowSpec, ...]]
 
 @dataclass(frozen=True)
 class ColumnSpec:
-    """A column; `paper` is its name among the paper's numbers, `only` the grounds that have it (empty: all)."""
+    """A column; `paper` is its name among the paper's numbers, `only` the benchmarks that have it (empty: all)."""
 
     label: str
     when: Conditions
@@ -98,7 +98,7 @@ class _Needs:
 
 @dataclass(frozen=True)
 class TableSpec(_Needs):
-    """A table. `data` is the data set its paper numbers are of, where it is not the one the ground stands for."""
+    """A table. `data` is the data set its paper numbers are of, where it is not the one the benchmark stands for."""
 
     id: str
     title: str
@@ -113,7 +113,7 @@ class TableSpec(_Needs):
     why_not: WhyNot = needs_corruptions
 
     def columns_on(self, benchmark: Benchmark) -> tuple[ColumnSpec, ...]:
-        """Return the columns a ground has; one a corruption, and their mean, where the table is by corruption."""
+        """Return the columns of a benchmark; one a corruption, and their mean, where the table is by corruption."""
         if self.by_corruption:
             (base,) = self.columns
             single = [
@@ -123,7 +123,7 @@ class TableSpec(_Needs):
         return tuple(column for column in self.columns if not column.only or benchmark.name in column.only)
 
     def rows_on(self, benchmark: Benchmark) -> tuple[RowSpec, ...]:
-        """Return the rows a ground has: those for which the paper prints a number, or all where it prints none."""
+        """Return the rows of a benchmark: those for which the paper prints a number, or all where it prints none."""
         rows = self.rows(benchmark) if callable(self.rows) else self.rows
         if benchmark.name == "demo" or self.id not in paper.tables():
             return rows
@@ -169,7 +169,7 @@ class TraceSpec:
 
 @dataclass(frozen=True)
 class FigureSpec(_Needs):
-    """A figure of panels; `of` makes them for a ground."""
+    """A figure of panels; `of` makes them for a benchmark."""
 
     id: str
     title: str

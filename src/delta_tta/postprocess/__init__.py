@@ -1,4 +1,4 @@
-"""What corrects the answers of a model and leaves the model alone."""
+"""Post-processing: components that change the answers, not the model."""
 
 from . import lame, mirror, sticky, tta
 

@@ -1,4 +1,4 @@
-"""Base of the words that change the answer, not the model."""
+"""Base of the post-processing components: they change the logits, not the model."""
 
 from __future__ import annotations
 
