@@ -9,8 +9,8 @@ from pathlib import Path
 
 from delta_tta.cli.execution import engine_maker
 from delta_tta.corruptions.constants import VALIDATION
+from delta_tta.experiments.cell import CLEAN, Cell
 from delta_tta.experiments.evaluate import Result
-from delta_tta.experiments.experiment import CLEAN, Cell
 from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import Plan, Tally, default_cache, run
 from delta_tta.experiments.store import Store

@@ -19,7 +19,7 @@ import numpy as np
 
 from delta_tta.adapt import RECOMMENDED
 from delta_tta.corruptions.constants import VALIDATION
-from delta_tta.experiments.experiment import CLEAN, Cell
+from delta_tta.experiments.cell import CLEAN, Cell
 from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import default_cache
 from delta_tta.norms import domain

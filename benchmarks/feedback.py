@@ -28,7 +28,7 @@ from cells import cell_of, validation_cells
 from delta_tta.adapt import RECOMMENDED
 from delta_tta.adapter import Adapter
 from delta_tta.engine.step import Updater
-from delta_tta.experiments.experiment import Cell
+from delta_tta.experiments.cell import Cell
 from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import default_cache
 from delta_tta.metrics import class_mean_accuracy

@@ -18,7 +18,7 @@ from torch import Tensor
 
 import delta_tta
 from cells import cell_of, validation_cells
-from delta_tta.experiments.experiment import Cell
+from delta_tta.experiments.cell import Cell
 from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import default_cache
 from delta_tta.metrics import class_mean_accuracy

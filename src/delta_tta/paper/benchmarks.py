@@ -11,7 +11,9 @@ from typing import Any
 from ..corruptions.constants import TYPES, VALIDATION
 from ..data.sources import how_to_get
 from ..errors import SettingError, nearest
-from ..experiments.experiment import CLEAN, FAMILIES, Cell, Kind, Order, Place
+from ..experiments.cell import CLEAN, Cell, Order
+from ..experiments.experiment import FAMILIES
+from ..experiments.place import Kind, Place
 from ..models.load import architecture_of
 from ..streams import StreamSpec
 
