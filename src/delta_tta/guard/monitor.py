@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ..engine import state as states
-from ..norms.layers import MovingAverage
+from ..norms.moving import MovingAverage
 from ..settings import Settings
 from .blank import SHOWS_NOTHING, BlankDetector
 from .limits import Guard
