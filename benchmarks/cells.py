@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -9,13 +10,13 @@ from pathlib import Path
 
 from delta_tta.cli.execution import engine_maker
 from delta_tta.corruptions.constants import VALIDATION
+from delta_tta.experiments.cell import CLEAN, Cell
 from delta_tta.experiments.evaluate import Result
-from delta_tta.experiments.experiment import CLEAN, Cell
 from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import Plan, Tally, default_cache, run
 from delta_tta.experiments.store import Store
 from delta_tta.streams import StreamSpec
-from development import Network
+from development import Network, add_folder_option, networks
 
 
 def with_seed(cell: Cell, seed: int) -> Cell:
@@ -55,12 +56,48 @@ def cell_of(network: Network, corruption: str, stream: StreamSpec, samples: int,
     return Cell(few or network.place, method, stream, (corruption,), batch_size=64, samples=samples)
 
 
-def validation_cells(
-    found: Sequence[Network], names: Sequence[str] | None = None
-) -> Iterator[tuple[Network, str, StreamSpec]]:
+def options(words: str | None, samples: int, about_samples: str | None = None) -> argparse.ArgumentParser:
+    """Return a parser that knows --networks, --samples and --development.
+
+    Args:
+        words: the docstring of the program.
+        samples: how many of each stream, if nothing is said.
+        about_samples: what the help says of them.
+    """
+    parser = argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", nargs="+", metavar="NAME", help="only those whose name holds one of these")
+    parser.add_argument("--samples", type=int, default=samples, help=about_samples)
+    add_folder_option(parser)
+    return parser
+
+
+def cell_options(words: str | None, samples: int) -> argparse.ArgumentParser:
+    """Return the parser of `options` that knows --corruptions too, for `chosen_cells`."""
+    parser = options(words, samples)
+    parser.add_argument("--corruptions", nargs="+", metavar="NAME", help="only these; 'none' for clean images")
+    return parser
+
+
+def chosen(found: Sequence[Network], names: Sequence[str] | None) -> list[Network]:
+    """Return the networks whose name holds one of these; None for all."""
+    return [one for one in found if names is None or any(name.lower() in one.name.lower() for name in names)]
+
+
+def batch_norm_networks(given: argparse.Namespace) -> list[Network]:
+    """Return the networks with batch norm that the options choose."""
+    return chosen([one for one in networks(given.development)[0] if one.norm == "batch"], given.networks)
+
+
+def chosen_cells(given: argparse.Namespace) -> Iterator[tuple[Network, str, StreamSpec]]:
+    """Yield the validation cells that `cell_options` choose, on networks with batch norm."""
+    for network, corruption, stream in validation_cells(batch_norm_networks(given)):
+        if not given.corruptions or corruption in given.corruptions:
+            yield network, corruption, stream
+
+
+def validation_cells(found: Sequence[Network]) -> Iterator[tuple[Network, str, StreamSpec]]:
     """Yield a shuffled and a dependent stream of each validation corruption, and of clean images, on each network."""
     for network in found:
-        if names is None or any(name.lower() in network.name.lower() for name in names):
-            for corruption in (*VALIDATION, CLEAN):
-                for stream in (StreamSpec("IS+CB"), StreamSpec("DS+CB", rho=0.1)):
-                    yield network, corruption, stream
+        for corruption in (*VALIDATION, CLEAN):
+            for stream in (StreamSpec("IS+CB"), StreamSpec("DS+CB", rho=0.1)):
+                yield network, corruption, stream

@@ -10,22 +10,21 @@ and `adapt(model)` that notices no change.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 
+from cells import batch_norm_networks, options
 from delta_tta.adapt import RECOMMENDED
 from delta_tta.corruptions.constants import VALIDATION
-from delta_tta.experiments.experiment import CLEAN, Cell
+from delta_tta.experiments.cell import CLEAN, Cell
 from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import default_cache
 from delta_tta.norms import domain
 from delta_tta.norms.domain import Domain, sharpness
 from delta_tta.streams import StreamSpec
-from development import Network, add_folder_option, networks
 
 DOMAINS = (VALIDATION[0], CLEAN, *VALIDATION[1:])
 STREAMS = (StreamSpec("IS+CB"), StreamSpec("DS+CB", rho=0.1), StreamSpec("DS+CB", rho=0.01))
@@ -71,22 +70,16 @@ def row(lab: Lab, cell: Cell) -> Sequence[float]:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", nargs="+", metavar="NAME", default=[""], help="only those whose name holds one")
-    parser.add_argument("--samples", type=int, default=1500, help="of each domain")
+    parser = options(__doc__, samples=1500, about_samples="of each domain")
     parser.add_argument("--sizes", type=int, nargs="+", default=[64], help="of batches")
     parser.add_argument("--distances-only", action="store_true", help="run no network")
-    add_folder_option(parser)
     given = parser.parse_args()
     lab = Lab(default_cache())
     print(
         "| | within a domain, at most | at a change, at least | Source | tent+delta | adapt(model) | noticing nothing |"
     )
     print("|---|---|---|---|---|---|---|", flush=True)
-    found: list[Network] = [one for one in networks(given.development)[0] if one.norm == "batch"]
-    for network in found:
-        if not any(name.lower() in network.name.lower() for name in given.networks):
-            continue
+    for network in batch_norm_networks(given):
         for stream in STREAMS:
             place = (network.few if stream.dependent else None) or network.place
             for size in given.sizes:

@@ -16,16 +16,15 @@ corruptions and clean images, in batches of 64.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 
 import torch
 from torch import Tensor
 
 import delta_tta
-from cells import cell_of, validation_cells
+from cells import cell_of, cell_options, chosen_cells
 from delta_tta.adapt import RECOMMENDED
-from delta_tta.experiments.experiment import Cell
+from delta_tta.experiments.cell import Cell
 from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import default_cache
 from delta_tta.metrics import class_mean_accuracy
@@ -34,7 +33,6 @@ from delta_tta.postprocess.sticky import Sticky
 from delta_tta.prediction import Prediction
 from delta_tta.registry import State
 from delta_tta.settings import Settings
-from development import add_folder_option, networks
 
 WAYS = {
     "none": RECOMMENDED,
@@ -78,20 +76,12 @@ def accuracy(lab: Lab, cell: Cell, way: str) -> float:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", nargs="+", metavar="NAME", help="only those whose name holds one of these")
-    parser.add_argument("--corruptions", nargs="+", metavar="NAME", help="only these; 'none' for clean images")
-    parser.add_argument("--samples", type=int, default=1000)
-    add_folder_option(parser)
-    given = parser.parse_args()
+    given = cell_options(__doc__, samples=1000).parse_args()
     lab = Lab(default_cache())
     others = [way for way in WAYS if way != "none"]
     print(f"| | none | {' | '.join(others)} |\n|{'---|' * (2 + len(others))}", flush=True)
     changes: dict[str, list[list[float]]] = {"shuffled": [], "dependent": []}
-    found = [one for one in networks(given.development)[0] if one.norm == "batch"]
-    for network, corruption, stream in validation_cells(found, given.networks):
-        if given.corruptions and corruption not in given.corruptions:
-            continue
+    for network, corruption, stream in chosen_cells(given):
         cell = cell_of(network, corruption, stream, given.samples)
         base = accuracy(lab, cell, "none")
         change = [accuracy(lab, cell, way) - base for way in others]

@@ -10,7 +10,6 @@ half, and `+mirror`, which weighs the view by class. Then with how much it agree
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from collections.abc import Callable
 
@@ -18,13 +17,13 @@ import torch
 from torch import Tensor
 
 import delta_tta
-from cells import cell_of, validation_cells
+from cells import cell_of, chosen, options, validation_cells
 from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import default_cache
 from delta_tta.metrics import class_mean_accuracy
 from delta_tta.postprocess.mirror import Mirror
 from delta_tta.settings import Settings
-from development import add_folder_option, networks
+from development import networks
 
 VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
     "mirror": lambda x: x.flip(3),
@@ -61,14 +60,10 @@ def answers(logits: list[Tensor], views: list[Tensor]) -> dict[str, Tensor]:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", nargs="+", metavar="NAME", help="only those whose name holds one of these")
-    parser.add_argument("--samples", type=int, default=512)
-    add_folder_option(parser)
-    given = parser.parse_args()
+    given = options(__doc__, samples=512).parse_args()
     lab = Lab(default_cache())
     gained: dict[tuple[str, str], list[float]] = {}
-    for network, corruption, stream in validation_cells(networks(given.development)[0], given.networks):
+    for network, corruption, stream in validation_cells(chosen(networks(given.development)[0], given.networks)):
         cell = cell_of(network, corruption, stream, given.samples)
         if cell.stream.dependent:
             continue

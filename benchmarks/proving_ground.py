@@ -23,7 +23,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from cells import results
+from cells import chosen, results
 from delta_tta.adapt import RECOMMENDED, WITHOUT_BATCH_NORM
 from delta_tta.cli.execution import ENGINES
 from delta_tta.cli.options import read_value
@@ -277,8 +277,7 @@ def main() -> None:
     found, missing = networks(given.development)
     for why in missing:
         print(why, file=sys.stderr)
-    if given.networks:
-        found = [one for one in found if any(part.lower() in one.name.lower() for part in given.networks)]
+    found = chosen(found, given.networks)
     scale = SCALES[given.scale]
     if given.seeds:
         scale = dataclasses.replace(scale, seeds=scale.seeds[: given.seeds])

@@ -9,7 +9,6 @@ the rules that of the first 256 samples against m = 0, which is the source.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import math
 import statistics
@@ -20,15 +19,14 @@ import torch
 from torch import Tensor
 
 import delta_tta
-from cells import cell_of, validation_cells
+from cells import cell_of, cell_options, chosen_cells
 from delta_tta.evidence import MEMORY, MEMORY_OF_ANSWERS, Array, of_order, of_pairs, tempered, until_next
-from delta_tta.experiments.experiment import Cell
+from delta_tta.experiments.cell import Cell
 from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import default_cache
 from delta_tta.metrics import class_mean_accuracy
 from delta_tta.norms.anchored import SHARES
 from delta_tta.norms.selection import DOUBT, PRIOR, PRIOR_OF_ORDER, best_slot
-from development import add_folder_option, networks
 
 FIRST = 256
 Rule = Callable[[float, float, float, float], float]
@@ -115,21 +113,13 @@ def entropy(p: Array) -> Array:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", nargs="+", metavar="NAME", help="only those whose name holds one of these")
-    parser.add_argument("--corruptions", nargs="+", metavar="NAME", help="only these; 'none' for clean images")
-    parser.add_argument("--samples", type=int, default=640)
-    add_folder_option(parser)
-    given = parser.parse_args()
+    given = cell_options(__doc__, samples=640).parse_args()
     lab = Lab(default_cache())
     fixed = [f"m = {m:g}" for m in SHARES]
     print(f"| | {' | '.join([*fixed, *RULES])} |\n|{'---|' * (1 + len(fixed) + len(RULES))}")
     lost: dict[str, list[float]] = {name: [] for name in RULES}
     early: dict[str, list[float]] = {name: [] for name in RULES}
-    found = [one for one in networks(given.development)[0] if one.norm == "batch"]
-    for network, corruption, stream in validation_cells(found, given.networks):
-        if given.corruptions and corruption not in given.corruptions:
-            continue
+    for network, corruption, stream in chosen_cells(given):
         said = listen(lab, cell_of(network, corruption, stream, given.samples))
         single = [said.accuracy([slot] * len(said.answers)) for slot in range(len(SHARES))]
         ruled = {name: said.accuracy(choose(said, rule)) for name, rule in RULES.items()}

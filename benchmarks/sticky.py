@@ -9,7 +9,6 @@ the plain accuracy of the first 256 samples.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from collections.abc import Iterator
 
@@ -17,13 +16,12 @@ import torch
 from torch import Tensor
 
 import delta_tta
-from cells import cell_of, validation_cells
-from delta_tta.experiments.experiment import Cell
+from cells import cell_of, cell_options, chosen_cells
+from delta_tta.experiments.cell import Cell
 from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import default_cache
 from delta_tta.metrics import class_mean_accuracy
 from delta_tta.postprocess import sticky
-from development import add_folder_option, networks
 
 FIRST = 256
 STARTS = ("8", "100", "K", "3 K")
@@ -67,18 +65,12 @@ def scores(batches: list[Tensor], labels: Tensor) -> tuple[float, float]:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", nargs="+", metavar="NAME", help="only those whose name holds one of these")
-    parser.add_argument("--corruptions", nargs="+", metavar="NAME", help="only these; 'none' for clean images")
-    parser.add_argument("--samples", type=int, default=640)
-    add_folder_option(parser)
-    given = parser.parse_args()
+    given = cell_options(__doc__, samples=640).parse_args()
     lab = Lab(default_cache())
     print(f"| | unfiltered | {' | '.join(STARTS)} |\n|{'---|' * (2 + len(STARTS))}", flush=True)
     changes: dict[tuple[str, int], list[list[float]]] = {}
-    found = [one for one in networks(given.development)[0] if one.norm == "batch"]
-    for network, corruption, stream in validation_cells(found, given.networks):
-        if not stream.dependent or (given.corruptions and corruption not in given.corruptions):
+    for network, corruption, stream in chosen_cells(given):
+        if not stream.dependent:
             continue
         for method in METHODS:
             cell = cell_of(network, corruption, stream, given.samples)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..experiments.experiment import SCENARIOS, Experiment, Place, scenarios
+from ..experiments.experiment import SCENARIOS, Experiment, scenarios
+from ..experiments.place import Place
 from . import completion as completion
 from .compare_stores import show_differences
 from .comparison import CORRUPTION, BatchSize, Images, Outputs, Page, Picture, Seed, Severity, run_comparison

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from ..data.cifar import CIFAR10_CLASSES
+from ..experiments.cell import Cell
 from ..experiments.evaluate import Result
-from ..experiments.experiment import Cell
 from ..experiments.runner import default_cache
 from ..report.console import rich_table
 from ..report.overview import against_source, overview

@@ -9,7 +9,9 @@ from typing import get_args
 from .. import recipe
 from ..corruptions.constants import TYPES, VALIDATION
 from ..errors import MethodError
-from ..experiments.experiment import CLEAN, GROUPS, SCENARIOS, Kind
+from ..experiments.cell import CLEAN
+from ..experiments.experiment import GROUPS, SCENARIOS
+from ..experiments.place import Kind
 from ..models.load import EMBEDDED, known_models
 from ..paper import BENCHMARKS, EXHIBITS
 from ..settings import PRESETS, Settings

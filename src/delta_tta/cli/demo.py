@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from ..adapt import RECOMMENDED
-from ..experiments.experiment import SCENARIOS, Experiment, Place
+from ..experiments.experiment import SCENARIOS, Experiment
+from ..experiments.place import Place
 from . import completion as completion
 from .comparison import CORRUPTION, BatchSize, Images, Outputs, Page, Picture, Seed, Severity, run_comparison
 from .console import Json

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import SettingError, nearest
-from ..experiments.experiment import Cell
+from ..experiments.cell import Cell
 from ..experiments.lab import Lab
 from ..experiments.local_engine import Engine, Inline, Workers
 from ..experiments.runner import Plan, Tally

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import data
-from ..experiments.experiment import Kind
+from ..experiments.place import Kind
 from . import completion as completion
 
 Scenarios = Annotated[

@@ -1,7 +1,9 @@
 """The laboratory: run methods over streams and keep the results."""
 
+from .cell import Cell
 from .evaluate import Result, evaluate
-from .experiment import SCENARIOS, Cell, Experiment, Place, from_mapping, from_toml
+from .experiment import SCENARIOS, Experiment, from_mapping, from_toml
+from .place import Place
 from .store import Store
 from .trace import Trace
 

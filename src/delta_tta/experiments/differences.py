@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from .experiment import Cell
+from .cell import Cell
 from .store import Store
 
 FLIPS = 10_000

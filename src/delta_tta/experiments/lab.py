@@ -18,8 +18,9 @@ from ..files import digest, fingerprint
 from ..metrics import Metrics
 from ..settings import Settings
 from ..streams import DomainStream, Stream, continual, mixed, stream
+from .cell import CLEAN, Cell
 from .evaluate import Result, evaluate
-from .experiment import CLEAN, Cell, Place
+from .place import Place
 
 PROTOCOL = 3
 """Raised when the same cell no longer means the same result, as when a default changes: then it is run again."""

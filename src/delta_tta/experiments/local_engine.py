@@ -22,9 +22,10 @@ import torch
 
 from ..errors import DeltaError
 from ..metrics import Metrics
+from .cell import Cell
 from .evaluate import Result
-from .experiment import Cell, Place
 from .lab import Lab
+from .place import Place
 
 SPEAK = 0.2
 """Seconds between two reports on the same cell."""

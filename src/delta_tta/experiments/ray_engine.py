@@ -20,9 +20,10 @@ from ..data.derived import Corrupted, in_memory
 from ..data.sets import ArraySet, ImageSet
 from ..errors import SettingError, install
 from ..streams import DomainStream, Stream
-from .experiment import CLEAN, Cell, Place
+from .cell import CLEAN, Cell
 from .lab import Lab, needs_source, run_cell
 from .local_engine import Event, Prepare, Task, failure
+from .place import Place
 
 WHERE = tuple[Place, str, int]
 

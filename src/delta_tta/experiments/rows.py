@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
+from .cell import Cell
 from .evaluate import Result
-from .experiment import Cell
 from .trace import Trace
 
 KINDS: dict[str, type | tuple[type, ...]] = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .. import recipe
-from .experiment import CLEAN, Cell
+from .cell import CLEAN, Cell
 from .lab import Lab
 from .local_engine import Engine, Event, Prepare, Task
 from .store import Store

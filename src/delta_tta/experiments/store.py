@@ -15,8 +15,8 @@ from typing import Any
 from ..errors import DataError
 from ..files import fingerprint
 from . import rows
+from .cell import Cell
 from .evaluate import Result
-from .experiment import Cell
 from .trace import Trace
 
 APPLICATION = 0x44545441

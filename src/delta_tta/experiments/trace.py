@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..data.sets import MOST_CLASSES
 from ..errors import DataError
-from ..norms.layers import AdaptiveNorm
+from ..norms.base import AdaptiveNorm
 from ..norms.statistics import batch_moments
 
 CHANNELS = 8

@@ -11,8 +11,9 @@ from typing import Any
 
 from ..errors import SettingError
 from ..streams import StreamSpec
+from .cell import Cell
 from .differences import standard_error
-from .experiment import Cell, Experiment
+from .experiment import Experiment
 
 VALUES = (0.9, 0.95, 0.99, 0.999)
 """What the paper chose α and λ from."""

@@ -18,7 +18,8 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..engine.model import AdaptedModel
-from ..norms.layers import TRUSTED_SAMPLES, AdaptiveNorm, MovingAverage
+from ..norms.base import AdaptiveNorm
+from ..norms.moving import TRUSTED_SAMPLES, MovingAverage
 from ..norms.shift import Shift, distance, shift_of
 from ..signals import Reason, Skip
 

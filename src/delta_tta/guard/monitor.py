@@ -24,7 +24,7 @@ from ..engine import state as states
 from ..engine.hooks import Hooks
 from ..engine.schedules import Every
 from ..engine.step import Updater
-from ..norms.layers import MovingAverage
+from ..norms.moving import MovingAverage
 from ..settings import Settings
 from ..signals import Reason, Skip
 from .blank import SHOWS_NOTHING, BlankDetector

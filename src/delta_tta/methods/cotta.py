@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 from ..augmentations.views import views
 from ..engine.finite import not_finite
 from ..engine.step import Update
-from ..norms.layers import BatchStatistics
+from ..norms.batch import BatchStatistics
 from ..norms.statistics import at_least_float32
 from ..prediction import MINIMUM, Prediction
 from ..registry import State, component

@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 from ..augmentations.augmix import augmix
 from ..engine.finite import not_finite
 from ..engine.step import Update
-from ..norms.layers import BatchStatistics
+from ..norms.batch import BatchStatistics
 from ..norms.statistics import batch_moments
 from ..norms.tbr import eval_norm
 from ..prediction import Prediction

@@ -1,7 +1,9 @@
 """Which statistics normalise: the source's, the batch's, their moving average (TEMA), TBR, or anchored ones."""
 
 from .anchored import Anchored
-from .layers import AdaptiveNorm, BatchStatistics, Phase, SourceStatistics, Tbr, Tema
+from .base import AdaptiveNorm, Phase, SourceStatistics
+from .batch import BatchStatistics
+from .moving import Tbr, Tema
 from .swap import NormSites, register_norm
 
 __all__ = [

@@ -18,7 +18,7 @@ from torch import Tensor
 from .statistics import sample_moments
 
 if TYPE_CHECKING:
-    from .layers import AdaptiveNorm
+    from .base import AdaptiveNorm
 
 
 class Shift(NamedTuple):

@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import ModelError
 from ..settings import Settings
-from .layers import AdaptiveNorm, Phase, Tail
+from .base import AdaptiveNorm, Phase, Tail
 
 _TAILS: dict[type, Tail | None] = {_BatchNorm: None, nn.SyncBatchNorm: None}
 

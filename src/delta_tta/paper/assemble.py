@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..data.cifar import CIFAR10_CLASSES
+from ..experiments.cell import Cell
 from ..experiments.evaluate import Result
-from ..experiments.experiment import Cell
 from ..experiments.lab import Lab
 from ..experiments.store import Store
 from ..experiments.trace import Trace

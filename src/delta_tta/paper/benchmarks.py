@@ -9,30 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from ..corruptions.constants import TYPES, VALIDATION
-from ..data.sources import how_to_get
 from ..errors import SettingError, nearest
-from ..experiments.experiment import CLEAN, FAMILIES, Cell, Kind, Order, Place
-from ..models.load import architecture_of
+from ..experiments.cell import CLEAN, Cell, Order
+from ..experiments.experiment import FAMILIES
+from ..experiments.place import Place
 from ..streams import StreamSpec
+from .given import Given, cifar_model, data_of, weights_of
 
 SEEDS = (2020, 2021, 2022, 2023)
 """The four that the paper names in Table 13; how many runs its other tables average is not said. We take these."""
 SLOW = ("cotta", "memo", "tta")
-KINDS: Mapping[str, Kind] = {
-    "cifar100": "cifar",
-    "cifar100-c": "cifar-c",
-    "imagenet-c": "imagenet-c",
-    "imagenet-r": "imagenet-r",
-    "ytbb-sub": "video",
-}
-"""What lies at --data."""
-WEIGHTS = {
-    "cifar100-c": "RobustBench (https://robustbench.github.io) publishes AugMix's as Hendrycks2020AugMix_ResNeXt, for "
-    "CIFAR-100 under corruptions; `--on cifar100` has weights of its own.",
-    "ytbb-sub": "Give a ResNet-18 of torchvision's, trained on its 21 classes, as .safetensors or a torch checkpoint; "
-    "`delta-tta train` makes one.",
-}
-"""Where those come from that none come with."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +124,7 @@ class Benchmark:
 
 def demo(given: Given) -> Benchmark:
     """The embedded images."""
-    model, weights, name = _cifar_model(given, "resnet20-cifar10")
+    model, weights, name = cifar_model(given, "resnet20-cifar10")
     return Benchmark(
         "demo",
         "CIFAR100-C",
@@ -157,11 +143,11 @@ def demo(given: Given) -> Benchmark:
 
 def cifar100(given: Given) -> Benchmark:
     """Clean CIFAR-100, corrupted on the fly."""
-    model, weights, name = _cifar_model(given, "resnet20-cifar100")
+    model, weights, name = cifar_model(given, "resnet20-cifar100")
     return Benchmark(
         "cifar100",
         "CIFAR100-C",
-        Place("cifar", _needed("cifar100", given.data), model, weights, "cifar100-c"),
+        Place("cifar", data_of("cifar100", given.data), model, weights, "cifar100-c"),
         batch=200,
         study=128,
         words=f"CIFAR-100 test images corrupted on the fly, {name} (the paper: CIFAR100-C, ResNeXt-29); one "
@@ -175,7 +161,7 @@ def cifar100(given: Given) -> Benchmark:
 
 def cifar100_c(given: Given) -> Benchmark:
     """The published CIFAR-100-C."""
-    there, own = _needed("cifar100-c", given.data), str(_given("cifar100-c", given.weights))
+    there, own = data_of("cifar100-c", given.data), str(weights_of("cifar100-c", given.weights))
     clean = None if given.clean is None else str(given.clean)
     return Benchmark(
         "cifar100-c",
@@ -193,7 +179,7 @@ def imagenet_c(given: Given) -> Benchmark:
     own = str(given.weights) if given.weights else "IMAGENET1K_V1"
     others = ("resnet18", "resnet101", "wide_resnet50_2", "densenet121")
     clean = None if given.clean is None else str(given.clean)
-    there = _needed("imagenet-c", given.data)
+    there = data_of("imagenet-c", given.data)
     return Benchmark(
         "imagenet-c",
         "ImageNet-C",
@@ -214,7 +200,7 @@ def imagenet_r(given: Given) -> Benchmark:
     return Benchmark(
         "imagenet-r",
         "ImageNet-R",
-        Place("imagenet-r", _needed("imagenet-r", given.data), "torchvision:resnet50", own, "imagenet-r"),
+        Place("imagenet-r", data_of("imagenet-r", given.data), "torchvision:resnet50", own, "imagenet-r"),
         batch=64,
         study=64,
         words="ImageNet-R and torchvision's ResNet-50, the paper's setting",
@@ -224,7 +210,7 @@ def imagenet_r(given: Given) -> Benchmark:
 
 def ytbb(given: Given) -> Benchmark:
     """The frames of YTBB-sub, listed in a manifest."""
-    there, own = _needed("ytbb-sub", given.data), str(_given("ytbb-sub", given.weights))
+    there, own = data_of("ytbb-sub", given.data), str(weights_of("ytbb-sub", given.weights))
     return Benchmark(
         "ytbb-sub",
         "YTBB-sub",
@@ -234,15 +220,6 @@ def ytbb(given: Given) -> Benchmark:
         words="YTBB-sub, whole videos in four random orders, a ResNet-18 of yours",
         corruptions=(CLEAN,),
     )
-
-
-@dataclass(frozen=True)
-class Given:
-    """What the user says of a benchmark: where the images are, weights for its network, and clean images."""
-
-    data: Path | None = None
-    weights: Path | None = None
-    clean: Path | None = None
 
 
 BENCHMARKS: Mapping[str, Callable[[Given], Benchmark]] = {
@@ -282,30 +259,6 @@ def benchmark(
     if samples is None:
         return found
     return dataclasses.replace(found, samples=samples, words=f"{found.words}; the first {samples} samples of a stream")
-
-
-def _cifar_model(given: Given, embedded: str) -> tuple[str, str | None, str]:
-    """Return model, weights and what to call them: the embedded network, or the one a file of weights is for."""
-    if given.weights is None:
-        return embedded, None, "our ResNet-20"
-    model = architecture_of(given.weights)
-    return model, str(given.weights), f"{model} ({given.weights.name})"
-
-
-def _needed(name: str, path: Path | None) -> str:
-    if path is None:
-        raise SettingError(
-            f"Expected where the data for '{name}' is (--data PATH), but there is none. {how_to_get(KINDS[name])}"
-        )
-    return str(path)
-
-
-def _given(name: str, weights: Path | None) -> Path:
-    if weights is None:
-        raise SettingError(
-            f"Expected the weights of the network for '{name}' (--weights FILE): none come with it. {WEIGHTS[name]}"
-        )
-    return weights
 
 
 def four() -> dict[str, StreamSpec]:

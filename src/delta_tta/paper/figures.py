@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ..corruptions.constants import TYPES
 from ..data.sets import FileSet, ImageSet
-from ..experiments.experiment import CLEAN
+from ..experiments.cell import CLEAN
 from ..experiments.lab import Lab
 from ..experiments.trace import Trace
 from ..report.runs import accuracy_along, predictions_per_class

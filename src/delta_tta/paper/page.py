@@ -14,7 +14,8 @@ from ..report.runs import exhibits_of
 from ..report.shown import Exhibit, Report, shows_something
 from . import EXHIBITS
 from .assemble import Shelf, exhibit, signature
-from .benchmarks import BENCHMARKS, Benchmark, Given
+from .benchmarks import BENCHMARKS, Benchmark
+from .given import Given
 
 
 def report_of(benchmark: Benchmark, exhibits: Sequence[Exhibit], store: Store, keys: Collection[str]) -> Report:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..experiments.experiment import Cell
+from ..experiments.cell import Cell
 from ..experiments.lab import Lab
 from ..experiments.trace import Trace
 from ..streams import StreamSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..experiments.experiment import CLEAN
+from ..experiments.cell import CLEAN
 from ..streams import StreamSpec
 from .benchmarks import SEEDS, four
 from .spec import ColumnSpec, Metric, RowSpec, TableSpec, needs_clean_images, needs_ground

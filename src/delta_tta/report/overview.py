@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ..experiments.cell import Cell
 from ..experiments.evaluate import Result
-from ..experiments.experiment import Cell
 from ..streams import StreamSpec
 from .shown import Column, Number, Row, Table
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from ..experiments.experiment import Cell
+from ..experiments.cell import Cell
 from ..experiments.runner import Plan, Tally
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ..experiments.cell import Cell
 from ..experiments.evaluate import Result
-from ..experiments.experiment import Cell
 from ..experiments.trace import Trace
 from .overview import overview, row_of, stream_name
 from .shown import Exhibit, Figure, Panel, Series, Strip, Strips

@@ -1,0 +1,168 @@
+"""What all layers have in common that stand in for a model's batch norms while it adapts.
+
+What a layer observed becomes state only in `commit`, after the whole step has succeeded; `discard` forgets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..engine.distributed import Ranks
+from ..errors import InputError
+from ..registry import Capabilities, component
+from ..settings import Settings
+from .shift import sums
+from .statistics import at_least_float32, changes
+from .tbr import eval_norm
+
+Tail = Callable[[_BatchNorm, Tensor], Tensor]
+"""What a batch norm subclass does after normalising, given itself and the features."""
+
+
+class Phase:
+    """Shared by all layers of one adapter.
+
+    frozen: answer with what is known. observing: also remember what is seen. replaying: a backward pass is on, and a
+    model with gradient checkpoints runs parts of its forward pass again; do as before, but remember nothing. source: do
+    as the original layer would.
+
+    `ranks` are the processes whose batches count as one; None for this one alone. `slot` is which averages anchored
+    layers use, `rates` how far those of each slot follow a batch, `anew` whether a new domain begins with this batch,
+    and their averages start again. A list as `sums` asks the layers, in the phase "source", to tell what shift.py wants
+    to know of their features. `reached`: some layer has been run. A list as `met` asks the layers that run for the
+    first time for their name, their features, and how often these were changed in place before.
+    """
+
+    ranks: Ranks | None = None
+    slot = 0
+    rates: tuple[float, ...] = ()
+    anew = False
+    sums: list[tuple[AdaptiveNorm, Tensor]] | None = None
+    reached = False
+    met: list[tuple[str, Tensor, int | None]] | None = None
+    empty = False  # this rank has no sample, and runs a row that does not count
+    now: Literal["frozen", "observing", "replaying", "source"] = "frozen"
+
+
+@component("source", "statistics", "the model as it is, nothing adapts", alone=True)
+class SourceStatistics(Capabilities):
+    """Never built: the source's statistics need no layer of ours."""
+
+
+class AdaptiveNorm(nn.Module, Capabilities):
+    """Base: holds the original layer, whose γ, β and source statistics it uses, as `source`."""
+
+    _name = ""  # of the original layer in the model
+
+    def __init__(self, source: _BatchNorm, tail: Tail | None, settings: Settings, phase: Phase) -> None:
+        super().__init__()
+        self.source = source
+        self.settings = settings
+        self._affine, self._eps = (source.weight, source.bias), source.eps  # once: modules are slow to ask
+        self._rank = 0  # of the features, once they were found right
+        self._tail = tail
+        self._phase = phase
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise, then do what the original layer does after it."""
+        if x.dim() != self._rank:
+            self._check(x)
+        phase = self._phase.now
+        if phase == "observing":
+            y = self.observe(x)
+        elif phase == "frozen":
+            y = self.frozen(x)
+        elif phase == "replaying":
+            y = self.replay(x)
+        else:
+            y = self.as_source(x)
+        return y if self._tail is None else self._tail(self.source, y)
+
+    def _check(self, x: Tensor) -> None:
+        try:
+            self.source._check_input_dim(x)
+        except ValueError as error:
+            raise InputError(
+                f"A {type(self.source).__name__} of the model met features of shape {tuple(x.shape)}: {error}. "
+                "Give the model a whole batch: the first dimension counts the samples."
+            ) from error
+        self._rank = x.dim()
+        self._phase.reached = True
+        if self._phase.met is not None:
+            self._phase.met.append((self._name, x, changes(x)))
+
+    def as_source(self, x: Tensor) -> Tensor:
+        """Normalise as the original layer does in eval mode."""
+        statistics = self.inherited()
+        if statistics is not None and self._phase.sums is not None:
+            self._phase.sums.append((self, sums(x, statistics[0], self._eps, not self._phase.empty)))
+        return batch_norm(x, self.source) if statistics is None else eval_norm(x, *self._affine, *statistics)
+
+    def inherited(self) -> tuple[Tensor, Tensor] | None:
+        """Return mean and standard deviation of the source, if the layer has them."""
+        s = self.source
+        if s.running_mean is None or s.running_var is None:
+            return None
+        return at_least_float32(s.running_mean.clone()), (at_least_float32(s.running_var) + s.eps).sqrt_()
+
+    def frozen(self, x: Tensor) -> Tensor:
+        """Normalise without observing."""
+        raise NotImplementedError
+
+    def observe(self, x: Tensor) -> Tensor:
+        """Normalise and remember, for `commit`, what was seen."""
+        return self.frozen(x)
+
+    def replay(self, x: Tensor) -> Tensor:
+        """Normalise as `observe` did, and remember nothing."""
+        return self.frozen(x)
+
+    @property
+    def settled(self) -> bool:
+        """Whether `frozen` and `observe` give the same values."""
+        return True
+
+    def measured(self) -> Iterable[Tensor]:
+        """Return the statistics of what was observed; from here on `commit` cannot fail."""
+        return ()
+
+    def commit(self) -> None:
+        """Make what was observed part of the state."""
+
+    def discard(self) -> None:
+        """Forget what was observed and not committed."""
+
+    def reset(self) -> None:
+        """Go back to the source."""
+
+    def baked(self) -> tuple[Tensor, Tensor] | None:
+        """Return mean and variance of a plain layer that answers as `frozen` does; None: the batch's own."""
+        raise NotImplementedError
+
+    def fits(self, state: Mapping[str, Tensor]) -> bool:
+        """Whether moving averages in this place may have remembered it."""
+        width = (self.source.num_features,)
+        return state.keys() == {"mean", "std"} and all(t.shape == width for t in state.values())
+
+    def extra_repr(self) -> str:
+        """Show the layer's shape, as torch does."""
+        return f"{self.source.num_features}"
+
+    def __getattr__(self, name: str) -> Any:
+        """Look like the original layer to code that reads its attributes, such as a model's own or a hook."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if "source" not in self.__dict__.get("_modules", {}):
+                raise
+            return getattr(self._modules["source"], name)
+
+
+def batch_norm(x: Tensor, layer: _BatchNorm) -> Tensor:
+    """Train-mode batch norm; unlike torch's, it takes a single value per channel (and returns β)."""
+    return torch.batch_norm(x, layer.weight, layer.bias, None, None, True, 0.0, layer.eps, False)

@@ -1,0 +1,167 @@
+"""Normalise with moving averages of the batch statistics: TEMA, and TBR, which differ in the gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..registry import component
+from ..settings import Settings
+from .base import AdaptiveNorm, Phase, Tail, batch_norm
+from .statistics import Observation, follow
+from .tbr import eval_norm, tbr
+
+TRUSTED_SAMPLES = 9
+"""update "auto": a batch with fewer samples is too small to learn from by itself. The paper finds it better to
+start from the source up to 8 samples (appendix A.4)."""
+
+
+class Pending:
+    """What a layer observed and did not commit (not a module: setting its attributes must be quick)."""
+
+    __slots__ = ("seen", "start")
+
+    def __init__(self) -> None:
+        self.seen: list[Observation] = []  # more than one if the layer is used more than once in a forward pass
+        self.start: tuple[Tensor, Tensor] | None = None  # where the averages start, if this is their first batch
+
+
+class MovingAverage(AdaptiveNorm):
+    """Test-time moving averages of mean and standard deviation: buffers `mean` and `std`."""
+
+    uses: ClassVar[tuple[str, ...]] = ("alpha", "init")
+
+    observation: type[Observation] = Observation
+    mean: Tensor | None
+    std: Tensor | None
+
+    def __init__(self, source: _BatchNorm, tail: Tail | None, settings: Settings, phase: Phase) -> None:
+        super().__init__(source, tail, settings, phase)
+        self.register_buffer("mean", None)
+        self.register_buffer("std", None)
+        self._pending = Pending()
+        self.reset()
+
+    def reset(self) -> None:
+        """Start from the source ("inherit") or from nothing (the first batch decides)."""
+        self.discard()
+        inherited = self.inherited() if self.settings.init == "inherit" else None
+        self.mean, self.std = inherited if inherited is not None else (None, None)
+
+    def frozen(self, x: Tensor) -> Tensor:
+        """Normalise with the moving averages; before any batch was learnt from, as the source model does."""
+        current = self._current() or self.inherited()
+        if current is None and self._phase.ranks is not None:
+            current = self._observation(x).statistics
+        if current is None:
+            return batch_norm(x, self.source)
+        return eval_norm(x, *self._affine, *current)
+
+    def observe(self, x: Tensor) -> Tensor:
+        """Normalise with the averages as they were before this batch."""
+        pending, seen = self._pending, self._observation(x)
+        current = self._current()
+        if current is None:
+            current = pending.start = pending.start or seen.statistics
+        y = self.normalise(x, *current, seen)
+        if not torch.is_grad_enabled():
+            _ = seen.statistics  # no backward pass will come: measure now and let the features go
+        pending.seen.append(seen)
+        return y
+
+    def replay(self, x: Tensor) -> Tensor:
+        """Normalise with the averages that `observe` used."""
+        current = self._current() or self._pending.start
+        assert current is not None
+        return self.normalise(x, *current, self._observation(x))
+
+    def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
+        """Return γ (x − mean) / std + β with the gradient of the method."""
+        raise NotImplementedError
+
+    @property
+    def settled(self) -> bool:
+        """Whether the averages have started."""
+        return self._current() is not None
+
+    @property
+    def seen(self) -> tuple[Tensor, Tensor] | None:
+        """μ_b and σ_b of what was observed first."""
+        return self._pending.seen[0].statistics if self._pending.seen else None
+
+    def measured(self) -> Iterable[Tensor]:
+        """μ_b and σ_b of what was observed."""
+        return (t for seen in self._pending.seen for t in seen.statistics)
+
+    def commit(self) -> None:
+        """μ_e ← α μ_e + (1−α) μ_b and the same for σ_e."""
+        if self._pending.start is not None:
+            self.mean, self.std = (t.clone() for t in self._pending.start)
+        for seen in self._pending.seen:
+            self.move(seen)
+        self.discard()
+
+    def move(self, seen: Observation) -> None:
+        """Move the averages by what was seen."""
+        for average, new in zip(self._current() or (), seen.statistics, strict=True):
+            average.lerp_(new, 1 - self.settings.alpha)
+
+    def remembered(self) -> dict[str, Tensor]:
+        """Return a copy of the state; nothing before the averages have started."""
+        current = self._current()
+        return {} if current is None else {"mean": current[0].clone(), "std": current[1].clone()}
+
+    def recall(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what was remembered."""
+        self.mean, self.std = state["mean"], state["std"]
+
+    def discard(self) -> None:
+        """Forget what was observed and not committed."""
+        if self._pending.seen:
+            self._pending.seen = []
+        self._pending.start = None
+
+    def baked(self) -> tuple[Tensor, Tensor] | None:
+        """The variance that, with the layer's eps, gives σ_e."""
+        current = self._current() or self.inherited()
+        if current is None:
+            return None
+        mean, std = current
+        return mean, (std * std - self.source.eps).clamp_(min=0)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> MovingAverage:
+        """Go with the model to its device, but not to half precision."""
+        current = self._current()
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch does not type it
+        if current is not None:
+            self.mean, self.std = (follow(fn, t) for t in current)
+        return self
+
+    def _observation(self, x: Tensor) -> Observation:
+        return self.observation(x, self._eps, self._phase.ranks, self._phase.empty, self._name)
+
+    def _current(self) -> tuple[Tensor, Tensor] | None:
+        mean, std = self._buffers["mean"], self._buffers["std"]
+        return None if mean is None or std is None else (mean, std)
+
+
+@component("tema", "statistics", "normalise with moving averages of the batch statistics", alone=True, part=True)
+class Tema(MovingAverage):
+    """Gradients take the moving averages for constants; under TENT this destroys the model."""
+
+    def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
+        """Eval-mode batch norm."""
+        return eval_norm(x, *self._affine, mean, std)
+
+
+@component("tbr", "statistics", "moving averages, with gradients that respect normalisation (TBR)", part=True)
+class Tbr(MovingAverage):
+    """Test-time batch renormalisation; see tbr.py."""
+
+    def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
+        """Equation 1."""
+        return tbr(x, *self._affine, mean, std, self._eps, seen)
