@@ -4,10 +4,10 @@ BIN := .venv/bin
 LIGHT := .venv/.light
 READY := .venv/.ready
 
-.PHONY: help setup demo test examples lint format docs bench prove soak campaign faults audit train clean
+.PHONY: help setup demo test test-slow examples lint format docs bench prove soak campaign faults audit train clean
 
 help:            ## show what can be made
-	@grep -E '^[a-z]+: .*##|^[a-z]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 setup: $(READY)  ## make the virtual environment (again when the dependencies change)
 
@@ -26,8 +26,11 @@ $(READY): $(LIGHT)
 demo: $(LIGHT)   ## five methods over the four scenarios on the embedded images, and a page (about two minutes)
 	$(BIN)/delta-tta demo
 
-test: setup lint ## lint, type check and run the tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+test: setup lint ## lint, type check and run the tests, but for the slow ones (about 5 minutes)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow'
+
+test-slow: setup ## the other tests: clusters, kills, examples, benchmarks, the documentation, more methods (about 6 minutes)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
 
 lint: setup      ## ruff and mypy
 	$(BIN)/ruff check .
