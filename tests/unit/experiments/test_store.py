@@ -8,6 +8,8 @@ import pickle
 import signal
 import sqlite3
 import subprocess
+import sys
+import time
 
 import pytest
 
@@ -15,10 +17,12 @@ import laboratory
 from delta_tta.errors import DataError
 from delta_tta.experiments import Cell, Place, Store
 from delta_tta.experiments.store import SCHEMA, SILENT
+from delta_tta.paper import benchmark as benchmark
 from delta_tta.streams import StreamSpec
 from laboratory import result, same_trace, until
 
 CELL = Cell(Place(images=50), "tent+delta", StreamSpec("DS+CB", rho=0.1), settings=(("alpha", 0.9),))
+
 
 SPEAKER = """
 import pickle, sys
@@ -348,3 +352,41 @@ def test_on_a_full_disk_what_was_recorded_stays_and_with_room_it_goes_on(small_d
     with Store(path) as store:
         assert len(store) == kept + 1
         assert all(same_trace(store.trace(f"key {n}"), result(0.5, n).trace) for n in range(kept + 1))
+
+
+def test_the_claim_of_a_zombie_can_be_taken(tmp_path):
+    other = Speaker()
+    with Store(tmp_path / "s") as store:
+        other.says(f"open {tmp_path / 's'}")
+        other.says("store.claim('a')")
+        other.process.kill()
+        time.sleep(0.3)  # dead, and nobody has waited for it
+        try:
+            assert store.claim("a")
+        finally:
+            other.process.communicate()
+
+
+def test_a_row_with_a_flipped_bit_is_a_data_error_not_another_number(tmp_path):
+    with Store(tmp_path / "s") as store:
+        store.record("key 0", CELL, result(0.8125))
+    whole = (tmp_path / "s").read_bytes()
+    at = whole.index(b'"class_mean_accuracy": 0.8125')
+    for offset, flip in ((24, 0x01), (2, 0x80), (0, 0x01)):
+        broken = bytearray(whole)
+        broken[at + offset] ^= flip
+        (tmp_path / "s").write_bytes(broken)
+        with Store(tmp_path / "s") as store, pytest.raises(DataError, match="s is damaged"):
+            list(store.results())
+
+
+def test_a_foreign_database_in_wal_mode_is_left_as_it_is(tmp_path):
+    code = (
+        "import sqlite3, sys, os; b = sqlite3.connect(sys.argv[1]); b.execute('PRAGMA journal_mode = wal');"
+        "b.execute('CREATE TABLE t (x)'); b.commit(); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path / "f.db"], check=True)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir() if not file.name.endswith("shm")}
+    with pytest.raises(DataError):
+        Store(tmp_path / "f.db")
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir() if not file.name.endswith("shm")} == before
