@@ -98,7 +98,7 @@ def assert_same_results(path, expected):
             assert cell == second[key][0]
             assert {**found.as_dict(), "seconds": 0} == {**second[key][1].as_dict(), "seconds": 0}, cell
             assert same_trace(one.trace(key), other.trace(key)), cell
-        assert one._one("SELECT count(*) FROM claims") == 0
+        assert ask(one.path, "SELECT count(*) FROM claims") == [(0,)]
 
 
 def kill(arguments, path, target, chance):

@@ -204,6 +204,7 @@ def test_exit_codes_of_real_processes(small, tmp_path):
         assert arguments or ended.stdout.split() == ["methods"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("way", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_exit_codes_of_a_process_that_is_stopped(way, code, small, tmp_path):
     held = Held(tmp_path / "place")

@@ -19,7 +19,7 @@ from delta_tta.experiments import Cell, Place, Store
 from delta_tta.experiments.store import SCHEMA, SILENT
 from delta_tta.paper import benchmark as benchmark
 from delta_tta.streams import StreamSpec
-from laboratory import result, same_trace, until
+from laboratory import ask, result, same_trace, until
 
 CELL = Cell(Place(images=50), "tent+delta", StreamSpec("DS+CB", rho=0.1), settings=(("alpha", 0.9),))
 
@@ -121,15 +121,15 @@ def test_the_first_result_stays_if_there_are_two(path):
 
 def test_nothing_is_half_recorded_when_the_second_half_fails(path):
     whole = result()
-    fault = "CREATE TEMP TRIGGER fault BEFORE INSERT ON main.traces BEGIN SELECT raise(FAIL, 'no room'); END"
+    fault = "CREATE TRIGGER fault BEFORE INSERT ON traces BEGIN SELECT raise(FAIL, 'no room'); END"
     with Store(path) as store:
         assert store.claim("a")
-        store._base.execute(fault)
+        ask(path, fault)
         with pytest.raises(OSError, match="no room"):
             store.record("a", CELL, whole)
         assert len(store) == 0
-        assert store._one("SELECT count(*) FROM claims") == 1  # and the cell is still ours
-        store._base.execute("DROP TRIGGER fault")
+        assert ask(path, "SELECT count(*) FROM claims") == [(1,)]  # and the cell is still ours
+        ask(path, "DROP TRIGGER fault")
         store.record("a", CELL, whole)  # the store goes on
         assert store.done(["a"])
         assert same_trace(store.trace("a"), whole.trace)
@@ -260,7 +260,7 @@ def test_what_is_done_is_not_claimed_and_its_claim_is_gone(path, other):
         store.record("a", CELL, result())
         assert not store.claim("a")
         assert other.says("store.claim('a')") == "False"
-        assert store._one("SELECT count(*) FROM claims") == 0
+        assert ask(path, "SELECT count(*) FROM claims") == [(0,)]
 
 
 def test_the_claim_of_a_killed_process_can_be_taken(path):
@@ -276,19 +276,19 @@ def test_the_claim_of_a_killed_process_can_be_taken(path):
 def test_the_number_of_a_dead_process_may_go_to_another(path):
     with Store(path) as store:
         assert store.claim("a")
-        store._base.execute("UPDATE claims SET pid = ?, born = born - 1", (os.getppid(),))  # alive, but younger
+        ask(path, "UPDATE claims SET pid = ?, born = born - 1", os.getppid())  # alive, but younger
         assert store.claim("a")
 
 
 def test_a_claim_from_another_machine_holds_as_long_as_its_heart_beats(path):
     with Store(path) as store:
         assert store.claim("a")
-        store._base.execute("UPDATE claims SET host = 'elsewhere'")
+        ask(path, "UPDATE claims SET host = 'elsewhere'")
         assert not store.claim("a")
-        store._base.execute("UPDATE claims SET beat = beat - ?", (SILENT / 2,))
+        ask(path, "UPDATE claims SET beat = beat - ?", SILENT / 2)
         assert not store.claim("a")
         store.beat()  # not its heart
-        store._base.execute("UPDATE claims SET beat = beat - ?", (SILENT / 2,))
+        ask(path, "UPDATE claims SET beat = beat - ?", SILENT / 2)
         assert store.claim("a")
 
 
@@ -297,9 +297,9 @@ def test_a_heartbeat_is_that_of_all_claims_of_the_process(path, other):
         assert store.claim("a")
         assert store.claim("b")
         other.says("store.claim('c')")
-        store._base.execute("UPDATE claims SET beat = 1")
+        ask(path, "UPDATE claims SET beat = 1")
         store.beat()
-        rows = dict(store._base.execute("SELECT key, beat FROM claims"))
+        rows = dict(ask(path, "SELECT key, beat FROM claims"))
         assert rows["a"] == rows["b"] > rows["c"] == 1
 
 

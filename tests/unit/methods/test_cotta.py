@@ -27,7 +27,7 @@ def test_the_teacher_follows_the_student_slowly():
         adapter(x)
         student = values(net)
         teacher = {name: 0.999 * teacher[name] + 0.001 * student[name] for name in teacher}
-    memory = adapter._updater.objective_memory
+    memory = adapter.state_dict()["objective"]
     for name, wanted in teacher.items():
         assert torch.allclose(memory[f"teacher.{name}"], wanted, atol=1e-12)
         assert not torch.equal(values(net)[name], source[name])

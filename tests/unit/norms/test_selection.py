@@ -144,7 +144,7 @@ def test_small_batches_are_all_compared_until_there_are_enough_samples():
 
 def test_a_slot_that_missed_batches_follows_the_next_as_far_as_if_it_had_met_them():
     model, chooser = shares(alpha=0.9)
-    seen, own = [], chooser._next
+    seen = []
     x = bright([i % 10 for i in range(32)])
     for _ in range(40):
         own = chooser.memory
@@ -160,11 +160,11 @@ def test_a_slot_that_missed_batches_follows_the_next_as_far_as_if_it_had_met_the
 
 @pytest.mark.parametrize(("size", "share"), [(16, 0.25), (64, 1.0), (200, 1.0)])
 def test_small_batches_move_the_averages_by_less(size, share):
-    model, _ = shares(alpha=0.9)
+    model, chooser = shares(alpha=0.9)
     x = bright([i % 10 for i in range(size)])
     for _ in range(60):
         model(x)
-    chosen = model._updater.shares.memory.slot
+    chosen = chooser.memory.slot
     assert model._updater.adapted.phase.rates[chosen] == pytest.approx(max(1 / 60, 1 - 0.9**share))
 
 

@@ -214,12 +214,13 @@ def test_the_belief_in_a_stream_does_not_depend_on_the_others_between():
     in_turn, mixed = Sticky(), Sticky()
     after(in_turn, logits, names)
     after(mixed, logits[order], [names[i] for i in order])
-    assert in_turn._state.beliefs.keys() == mixed._state.beliefs.keys() == {"a", "b"}
+    first, second = in_turn._state, mixed._state
+    assert first.beliefs.keys() == second.beliefs.keys() == {"a", "b"}
     for name, rows in (("a", slice(0, 30)), ("b", slice(30, 60))):
-        belief, other = in_turn._state.beliefs[name], mixed._state.beliefs[name]
+        belief, other = first.beliefs[name], second.beliefs[name]
         assert torch.allclose(torch.from_numpy(belief), torch.from_numpy(other), atol=1e-5)
         for t, temperature in enumerate(TEMPERATURES):
-            q = (60 * torch.from_numpy(in_turn._state.mean[t]).double() + PRIOR / CLASSES) / (60 + PRIOR)
+            q = (60 * torch.from_numpy(first.mean[t]).double() + PRIOR / CLASSES) / (60 + PRIOR)
             p = (logits[rows].double() / float(temperature)).softmax(1)
             for s, stay in enumerate(STAYS):
                 alone = walk([*(p / q)], q.expand(30, CLASSES), float(stay), q)[0][-1]
@@ -243,10 +244,11 @@ def test_the_streams_not_seen_for_longest_are_forgotten():
     after(sticky, told(runs(1, 2)), ["first", "second"])
     for start in range(0, STREAMS - 1, 5):
         after(sticky, told(runs(1, 6)), ["first", *range(start, start + 5)])
-    assert len(sticky._state.beliefs) == STREAMS
-    assert "first" in sticky._state.beliefs
-    assert "second" not in sticky._state.beliefs
-    assert next(reversed(sticky._state.beliefs)) == start + 4
+    beliefs = sticky._state.beliefs
+    assert len(beliefs) == STREAMS
+    assert "first" in beliefs
+    assert "second" not in beliefs
+    assert next(reversed(beliefs)) == start + 4
 
 
 @pytest.mark.parametrize("mode", ["smooth", "causal"])
