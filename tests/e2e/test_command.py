@@ -19,6 +19,7 @@ def run(*arguments, code=0):
     return result
 
 
+@pytest.mark.slow
 def test_the_demo_shows_the_papers_point(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shown = run("demo", "--json", "--images", "600", "--workers", "0")
