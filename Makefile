@@ -7,10 +7,10 @@ LIGHT := .venv/.light
 READY := .venv/.ready
 LOWEST := .lowest/.ready
 
-.PHONY: help setup demo test lowest examples lint format docs bench prove soak campaign faults audit train clean
+.PHONY: help setup demo test test-slow lowest examples lint format docs bench prove soak campaign faults audit train clean
 
 help:            ## show what can be made
-	@grep -E '^[a-z]+: .*##|^[a-z]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 setup: $(READY)  ## make the virtual environment (again when the dependencies change)
 
@@ -29,8 +29,11 @@ $(READY): $(LIGHT)
 demo: $(LIGHT)   ## five methods over the four scenarios on the embedded images, and a page (about two minutes)
 	$(BIN)/delta-tta demo
 
-test: setup lint ## lint, type check and run the tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+test: setup lint ## lint, type check and run the tests, but for the slow ones (about 5 minutes)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow'
+
+test-slow: setup ## the other tests: clusters, kills, examples, benchmarks, the documentation, more methods (about 6 minutes)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
 
 # Old packages use what is now deprecated in other packages: here such warnings are no errors.
 lowest: $(LOWEST) ## the unit and contract tests with the lowest supported versions, in .lowest (needs Python 3.10 or 3.11)
@@ -75,7 +78,7 @@ soak: setup      ## 100,000 small batches, twice: memory, decay, the same bits (
 	$(BIN)/python benchmarks/soak.py --twice
 
 campaign: setup  ## tens of thousands of bad batches, and how they ended (about 8 minutes)
-	$(BIN)/python -m pytest -n 0 --hypothesis-profile=campaign tests/unit/test_bad_inputs.py
+	$(BIN)/python -m pytest -n 0 --hypothesis-profile=campaign tests/unit/test_adapter_bad_inputs.py
 
 faults: setup    ## kill -9 of run and reproduce at 25 random moments each, while the store is half full (about 5 minutes)
 	folder=$$(mktemp -d) && $(BIN)/python tests/e2e/kills.py $$folder 25 25 10; code=$$?; rm -rf $$folder; exit $$code

@@ -5,8 +5,10 @@ answers as many batches as that says, and then waits; a file `held-PID` says tha
 batch take half a second.
 """
 
+import contextlib
 import dataclasses
 import os
+import sqlite3
 import subprocess
 import sys
 import time
@@ -167,6 +169,12 @@ def python(script: str, *arguments: object) -> subprocess.Popen:
         start_new_session=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([tests, *filter(None, [path])])},
     )
+
+
+def ask(store: Path, query: str, *values: object) -> list[tuple]:
+    """Ask the file of a store, or change it, past the store."""
+    with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as base:
+        return base.execute(query, values).fetchall()
 
 
 def until(true, seconds: float = 30.0, what: str = "") -> None:

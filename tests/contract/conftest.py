@@ -16,8 +16,13 @@ def device(request):
 def pytest_generate_tests(metafunc):
     if "schedule" in metafunc.fixturenames:
         pairs = [(m, s) for s in SCHEDULES for m in (METHODS if s == "every" else FEW)]
-        ids = [f"{m}-{s}" for m, s in pairs]
-        metafunc.parametrize(("method", "schedule"), [(m, SCHEDULES[s]) for m, s in pairs], ids=ids)
+        values = [pytest.param(m, SCHEDULES[s], id=f"{m}-{s}", marks=marks(m)) for m, s in pairs]
+        metafunc.parametrize(("method", "schedule"), values)
     elif "method" in metafunc.fixturenames:
         few = metafunc.definition.get_closest_marker("few") is not None
-        metafunc.parametrize("method", FEW if few else METHODS)
+        metafunc.parametrize("method", [pytest.param(m, marks=marks(m)) for m in (FEW if few else METHODS)])
+
+
+def marks(method):
+    """Each word at least once in every run of the tests; each pair of words among the slow ones."""
+    return () if method in FEW else pytest.mark.slow

@@ -45,6 +45,7 @@ def test_channels_last(method, schedule, device):
         assert torch.allclose(logits, exact(x), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.few  # seconds each: every word once, not every pair of words
 @pytest.mark.parametrize("outside", [False, True])
 def test_torch_compile(method, device, outside):

@@ -13,7 +13,7 @@ from delta_tta.experiments.runner import Plan, run
 from laboratory import cell, place
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'delta-tta[scale]'")
-pytestmark = pytest.mark.xdist_group("ray")
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

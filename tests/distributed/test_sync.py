@@ -119,11 +119,13 @@ def three_ranks(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_two_ranks_are_one_process(method, two_ranks):
     check(two_ranks, method, EVEN, settings_of(method))
 
 
+@pytest.mark.slow
 def test_the_state_of_a_rank_loads_into_a_process_of_its_own(two_ranks):
     _, wanted, _ = alone("tent+delta", SETTINGS)
     adapter = delta_tta.adapt(conv_net().double(), "tent+delta", **SETTINGS)
@@ -132,11 +134,13 @@ def test_the_state_of_a_rank_loads_into_a_process_of_its_own(two_ranks):
         assert torch.allclose(value.double(), dict(tensors(wanted))[name].double(), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_models_that_differ_are_refused_on_all_ranks(two_ranks):
     for rank in range(2):
         assert "The models of the ranks differ" in (two_ranks / f"differ-{rank}.txt").read_text()
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_run_on_nothing_may_have_an_empty_share(three_ranks):
     answers, _, _ = alone("tent+delta", SETTINGS)
     ranks = [torch.load(three_ranks / f"view-{rank}.pt", weights_only=True) for rank in range(3)]
@@ -144,6 +148,7 @@ def test_a_model_that_cannot_run_on_nothing_may_have_an_empty_share(three_ranks)
         assert torch.allclose(torch.cat([rank["answers"][step] for rank in ranks]), whole, atol=1e-6, rtol=0)
 
 
+@pytest.mark.slow
 def test_without_running_statistics_a_first_prediction_is_the_whole_batchs(three_ranks):
     adapter = delta_tta.adapt(forget_statistics(conv_net().double()), "tent+tbr", **SETTINGS)
     whole = adapter.predict(batches(1, 12, dtype=torch.float64)[0])
@@ -151,6 +156,7 @@ def test_without_running_statistics_a_first_prediction_is_the_whole_batchs(three
     assert torch.allclose(torch.cat(ranks), whole, atol=1e-6, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", SPECIAL)
 def test_three_ranks_with_unequal_and_empty_shares_are_one_process(method, three_ranks):
     check(three_ranks, method, UNEVEN, {**SETTINGS, **SPECIAL[method]})
@@ -167,6 +173,7 @@ def by_hand(folder, run):
     return [rank.wait(timeout=90) for rank in ranks]
 
 
+@pytest.mark.slow
 def test_a_rank_that_dies_gives_the_others_an_error(tmp_path):
     run = {"name": "x", "method": "tent+delta", "shares": EVEN, "settings": {}, "die": [1, 3]}
     assert by_hand(tmp_path, run) == [0, 9]
@@ -175,6 +182,7 @@ def test_a_rank_that_dies_gives_the_others_an_error(tmp_path):
     assert not (tmp_path / "x-0.pt").exists()
 
 
+@pytest.mark.slow
 def test_a_rank_that_raised_and_goes_on_is_not_mixed_up_with_the_others(tmp_path):
     run = {"name": "x", "method": "tent+delta", "shares": EVEN, "settings": {}, "nan": [1, 3]}
     by_hand(tmp_path, run)
@@ -182,6 +190,7 @@ def test_a_rank_that_raised_and_goes_on_is_not_mixed_up_with_the_others(tmp_path
     assert (tmp_path / "x-0.txt").read_text().startswith("SyncError: Rank 0 of 2 waited for the others in vain")
 
 
+@pytest.mark.slow
 def test_the_example_runs_as_the_docs_say():
     example = Path(__file__).parents[2] / "examples" / "synchronised.py"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(example)]

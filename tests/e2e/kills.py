@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from delta_tta.cli import main
 from delta_tta.cli.commands import app  # noqa: F401
 from delta_tta.experiments import Store
-from laboratory import place, same_trace
+from laboratory import ask, place, same_trace
 
 EXPERIMENT = """
 methods = ["source", "bn", "tent", "tent+delta", "lame"]
@@ -85,8 +85,7 @@ def count(path):
 
 
 def finish_times(path):
-    with Store(path, create=False) as store:
-        return dict(store._base.execute("SELECT key, finished FROM cells"))
+    return dict(ask(path, "SELECT key, finished FROM cells"))
 
 
 def assert_same_results(path, expected):
@@ -98,7 +97,7 @@ def assert_same_results(path, expected):
             assert cell == second[key][0]
             assert {**found.as_dict(), "seconds": 0} == {**second[key][1].as_dict(), "seconds": 0}, cell
             assert same_trace(one.trace(key), other.trace(key)), cell
-        assert one._one("SELECT count(*) FROM claims") == 0
+        assert ask(one.path, "SELECT count(*) FROM claims") == [(0,)]
 
 
 def kill(arguments, path, target, chance):

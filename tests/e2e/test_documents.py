@@ -181,6 +181,7 @@ def test_the_new_method_keeps_the_contract(tmp_path):
     assert int(passed[1]) >= 20
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_asks_the_network_for_nothing(tmp_path):
     # without --quiet, which would hide warnings from --strict, too
     run = subprocess.run(

@@ -225,6 +225,8 @@ from PIL import Image
 from datasets import Dataset
 from transformers import ConvNextImageProcessor, ResNetConfig, ResNetForImageClassification
 
+pytestmark = pytest.mark.slow
+
 example, photos = sys.argv[1:]
 
 def run(*arguments):

@@ -33,6 +33,7 @@ def lives(tmp_path_factory):
     return json.loads(run.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("service")
 def test_a_service_killed_at_random_moments_goes_on_as_if_it_had_never_stopped(lives):
     seen = lives["killed at random"]
@@ -41,6 +42,7 @@ def test_a_service_killed_at_random_moments_goes_on_as_if_it_had_never_stopped(l
     assert seen["steps"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("service")
 def test_a_service_killed_at_any_line_of_saving_leaves_the_old_or_the_new_file_whole(lives):
     seen = lives["killed at each line"]
@@ -49,6 +51,7 @@ def test_a_service_killed_at_any_line_of_saving_leaves_the_old_or_the_new_file_w
     assert seen["lines"] + 1 == seen["old"] + seen["new"]
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("service")
 def test_a_limit_on_the_size_of_files_stops_no_stream_and_leaves_no_half_file(lives):
     assert lives["under a limit"] == {"failures": 4, "newest": 6}

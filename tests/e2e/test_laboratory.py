@@ -123,6 +123,7 @@ def wait_for_a_cell(process):
     raise AssertionError(f"ended early: {process.wait()}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
 def test_a_reproduction_that_is_killed_goes_on_where_it_was(way, tmp_path):
     process = command(*CHEAP)
@@ -152,6 +153,7 @@ def test_a_reproduction_that_is_killed_goes_on_where_it_was(way, tmp_path):
     assert lead.startswith("On 2,000 embedded CIFAR-10 test images")
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_leaves_no_process_behind():
     process = command(*CHEAP)
     wait_for_a_cell(process)

@@ -12,6 +12,8 @@ import torch
 import delta_tta
 from delta_tta.reweighting import Frequencies
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 SHORT = 60
 ROUGH = 500.0  # MB per 10,000 batches; so short a run measures it to some dozens

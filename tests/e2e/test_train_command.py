@@ -51,6 +51,7 @@ def test_logit_adjustment_helps_the_rare_classes(tmp_path):
     assert score["1"] > score["0"] + 0.05  # seeds 0 to 2: +11.5, +9.5, +9.5 points
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_or_stopped_ends_with_the_same_bytes(options, tmp_path):
     out, state = tmp_path / "net.safetensors", tmp_path / "net.safetensors.resume"
     slow = tmp_path / "slow"

@@ -73,4 +73,8 @@ def test_refusals_change_nothing(logits, labels, teaches):
         metrics.update(logits, labels)
     assert teaches in str(error.value)
     assert metrics.samples == 0
-    assert metrics._bins.sum() == 0
+    fresh, answers, classes = Metrics(5), torch.randn(4, 5), torch.arange(4)
+    for each in (metrics, fresh):
+        each.update(answers, classes)
+    assert metrics.predicted.tolist() == fresh.predicted.tolist()
+    assert metrics.expected_calibration_error == fresh.expected_calibration_error

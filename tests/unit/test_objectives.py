@@ -2,18 +2,19 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from torch import nn
 
 import delta_tta
-from delta_tta.objectives import EntropyWeighted, PseudoLabel, Tent
+from delta_tta import SettingError
+from delta_tta.objectives import EntropyWeighted, Eta, PseudoLabel, Tent
 from delta_tta.prediction import Prediction
 from delta_tta.registry import COMPONENTS, component
-from delta_tta.reweighting import Dot
 from delta_tta.settings import Settings
 from nets import batches, conv_net
+from sentences import fitting
 
 
 def prediction_of(*rows):
@@ -54,58 +55,6 @@ def test_ent_w_weight_carries_no_gradient():
     assert torch.allclose(ours, torch.autograd.grad((weight * p.entropy).sum(), logits)[0])
 
 
-@given(st.lists(st.lists(st.floats(-50, 50), min_size=3, max_size=3), min_size=1, max_size=8))
-def test_entropy_lies_between_0_and_ln_k_and_its_gradient_is_finite(rows):
-    logits = torch.tensor(rows, requires_grad=True)
-    h = Prediction(logits).entropy
-    assert bool((h >= -1e-6).all())
-    assert bool((h <= math.log(3) + 1e-5).all())
-    assert torch.autograd.grad(h.sum(), logits)[0].isfinite().all()
-
-
-def test_dot_starts_uniform_and_follows_algorithm_1():
-    dot, p = Dot(Settings(lam=0.9)), prediction_of([0.7, 0.2, 0.1], [0.6, 0.1, 0.3], [0.1, 0.1, 0.8])
-    assert torch.allclose(dot.weights(p, {}), torch.ones(3, dtype=torch.float64))
-    state = dot.next_state(p, {}, None)
-    z = [0.9 / 3 + 0.1 * (a + b + c) / 3 for a, b, c in zip(*p.p.tolist(), strict=True)]
-    assert state["z"].tolist() == pytest.approx(z)
-    w = [1 / z[0], 1 / z[0], 1 / z[2]]
-    assert dot.weights(p, state).tolist() == pytest.approx([3 * x / sum(w) for x in w], rel=1e-6)
-
-
-def test_soft_dot_is_the_expectation_over_classes():
-    dot, p = Dot(Settings(dot="soft")), prediction_of([0.7, 0.2, 0.1], [0.1, 0.1, 0.8])
-    z = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
-    w = [sum(q / f for q, f in zip(row, z.tolist(), strict=True)) for row in p.p.tolist()]
-    assert dot.weights(p, {"z": z}).tolist() == pytest.approx([2 * x / sum(w) for x in w], rel=1e-6)
-
-
-@given(st.integers(1, 20), st.integers(2, 30), st.floats(0, 1), st.sampled_from(["hard", "soft"]), st.integers(0, 999))
-def test_dot_weights_average_1_and_z_stays_a_distribution(size, classes, lam, kind, seed):
-    g = torch.Generator().manual_seed(seed)
-    dot, state = Dot(Settings(lam=lam, dot=kind)), {}
-    for _ in range(5):
-        p = Prediction(torch.randn(size, classes, generator=g, dtype=torch.float64) * 3)
-        w = dot.weights(p, state)
-        assert float(w.mean()) == pytest.approx(1)
-        assert bool((w > 0).all())
-        state = dot.next_state(p, state, None)
-        assert float(state["z"].sum()) == pytest.approx(1)
-
-
-def test_a_frequent_class_weighs_less():
-    dot = Dot(Settings())
-    state = {"z": torch.tensor([0.8, 0.1, 0.1])}
-    w = dot.weights(Prediction(torch.tensor([[5.0, 0, 0], [0, 5.0, 0]])), state)
-    assert float(w[1] / w[0]) == pytest.approx(8, rel=1e-5)
-
-
-def test_a_name_can_be_taken_once():
-    with pytest.raises(ValueError, match="taken by Tent"):
-        component("tent", "objective", "again", alone=True)(Tent)
-    assert COMPONENTS["tent"].build is Tent
-
-
 def test_the_memory_of_an_objective_is_kept_saved_and_reset():
     class Counting(Tent):
         def loss(self, prediction, state):
@@ -130,13 +79,145 @@ def test_the_memory_of_an_objective_is_kept_saved_and_reset():
         del COMPONENTS["counting"]
 
 
-@pytest.mark.parametrize("dot", ["hard", "soft"])
-def test_the_loss_is_computed_in_full_precision_under_autocast(dot):
-    adapter, stream = delta_tta.adapt(conv_net(classes=50), "tent+delta", dot=dot, lam=0.5), batches(4)
-    for x in stream:
-        z = adapter.signals.frequencies
-        with torch.autocast("cpu", torch.bfloat16):
-            logits = adapter(x)
-    p = Prediction(logits)
-    w = Dot(Settings(dot=dot)).weights(p, {"z": z})
-    assert adapter.signals.loss == pytest.approx(float((w * p.entropy).mean()), rel=1e-6)
+def logits_like_a_model(seed, size=16, classes=4, sharp=4.0):
+    return torch.randn(size, classes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * sharp
+
+
+def entropy(p):
+    return -sum(float(v) * math.log(float(v)) for v in p if v > 0)
+
+
+def cosine(a, b):
+    return float(np.dot(a, b) / (np.linalg.norm(a) * np.linalg.norm(b)))
+
+
+def plain_eta(stream, margin, threshold=0.4):
+    """Which samples pass, and with what weight, written sample by sample."""
+    average, passed, weights = None, [], []
+    for logits in stream:
+        p = logits.softmax(1).numpy()
+        bound = threshold * math.log(p.shape[1])
+        kept = [i for i in range(len(p)) if entropy(p[i]) < bound]
+        if average is not None:
+            kept = [i for i in kept if abs(cosine(average, p[i])) < margin]
+        if kept:
+            mean = p[kept].mean(0)
+            average = mean if average is None else 0.9 * average + 0.1 * mean
+        passed.append([i in kept for i in range(len(p))])
+        weights.append([math.exp(bound - entropy(row)) for row in p])
+    return passed, weights, average
+
+
+@pytest.mark.parametrize("margin", [0.3, 0.6, 0.9])
+def test_eta_trains_on_sure_samples_that_differ_from_the_average(margin):
+    stream = [logits_like_a_model(seed) for seed in range(8)]
+    passed, weights, average = plain_eta(stream, margin)
+    eta, state = Eta(Settings(similarity=margin)), {}
+    for logits, wanted, weight in zip(stream, passed, weights, strict=True):
+        prediction = Prediction(logits)
+        each, selected = eta.loss(prediction, state)
+        assert selected.tolist() == wanted
+        assert each.tolist() == pytest.approx([w * entropy(p) for w, p in zip(weight, prediction.p, strict=True)])
+        state = eta.next_state(prediction, state, selected)
+    assert state["average"].tolist() == pytest.approx(average.tolist())
+    assert 0 < sum(map(sum, passed)) < 8 * 16
+
+
+def test_the_average_stays_where_no_sample_was_kept():
+    eta = Eta(Settings(similarity=0.05))
+    sure = Prediction(torch.tensor([[9.0, 0, 0], [9.0, 0, 0]]))
+    state = eta.next_state(sure, {}, eta.loss(sure, {})[1])
+    assert state["average"].tolist() == pytest.approx(sure.p[0].tolist())
+    selected = eta.loss(sure, state)[1]
+    assert not selected.any()
+    assert eta.next_state(sure, state, selected) is state
+
+
+class Scaled(nn.Module):
+    """Logits γ x + β: the Fisher information is known in closed form."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(2)
+        with torch.no_grad():
+            self.norm.weight.copy_(torch.tensor([1.5, 0.5]))
+            self.norm.bias.copy_(torch.tensor([0.3, -0.2]))
+
+    def forward(self, x):
+        return self.norm(x)
+
+
+def test_eatas_fisher_is_the_mean_squared_gradient_on_its_own_labels():
+    x = torch.tensor([[1.0, -1.0]])  # LayerNorm makes of it ±1/√(1 + eps)
+    adapter = delta_tta.adapt(Scaled(), "eata", source=[x, x])
+    n = torch.tensor([1.0, -1.0]) / math.sqrt(1 + 1e-5)
+    logits = torch.tensor([1.5, 0.5]) * n + torch.tensor([0.3, -0.2])
+    error = logits.softmax(0) - torch.tensor([1.0, 0.0])  # gradient of cross entropy; the label is class 0
+    fisher = adapter.state_dict()["fisher"]
+    assert torch.allclose(fisher["norm.weight"], (error * n) ** 2, atol=1e-6)
+    assert torch.allclose(fisher["norm.bias"], error**2, atol=1e-6)
+
+
+def test_eatas_penalty_pulls_back_to_the_source():
+    usual = {"optimizer": "adam", "lr": 0.01, "similarity": 1.0, "guard": "off"}
+    free = delta_tta.adapt(conv_net(), "eata", source=batches(2, seed=5), fisher_weight=0.0, **usual)
+    held = delta_tta.adapt(conv_net(), "eata", source=batches(2, seed=5), fisher_weight=1e3, **usual)
+    eta = delta_tta.adapt(conv_net(), "eta", **usual)
+    for x in batches(5):
+        assert torch.equal(free(x), eta(x))
+        held(x)
+
+    source = conv_net().state_dict()
+
+    def distance(adapter):
+        return sum(float((p - source[name]).norm()) for name, p in adapter.state_dict()["parameters"].items())
+
+    assert 0 < distance(held) < distance(free)
+
+
+def test_a_saved_state_of_eata_brings_its_fisher():
+    first = delta_tta.adapt(conv_net(), "eata", source=batches(2, seed=5), lr=0.01, similarity=1.0)
+    for x in batches(3):
+        first(x)
+    second = delta_tta.adapt(conv_net(), "eata", source=batches(2, seed=6), lr=0.01, similarity=1.0)
+    second.load_state_dict(first.state_dict())
+    for x in batches(3, seed=1):
+        assert torch.equal(first(x), second(x))
+
+
+def test_a_failed_adapt_leaves_no_hooks():
+    net = conv_net()
+    with pytest.raises(SettingError):
+        delta_tta.adapt(net, "eata+lame")
+    assert not any(m._forward_pre_hooks for m in net.modules())
+    with pytest.raises(delta_tta.InputError, match="not finite; look for NaN"):
+        delta_tta.adapt(net, "eata", source=[torch.full((4, 3, 8, 8), torch.nan)])
+    assert delta_tta.adapt(net, "tent")(batches(1)[0]).isfinite().all()
+
+
+def test_eta_divides_by_the_samples_it_kept_whatever_the_preset():
+    assert delta_tta.adapt(conv_net(), "eta", "cifar10-c").settings.reduction == "selected"
+    assert delta_tta.adapt(conv_net(), "eta", "cifar10-c", reduction="batch").settings.reduction == "batch"
+    assert delta_tta.adapt(conv_net(), "tent", "cifar10-c").settings.reduction == "batch"
+
+
+def test_eata_and_ent_w_have_settings_of_their_own_on_cifar():
+    cifar, usual = (delta_tta.adapt(conv_net(), "eata", p, source=batches(1)).settings for p in ("cifar100-c", None))
+    assert (cifar.fisher_weight, usual.fisher_weight) == (1.0, 2000.0)
+    for method in ("ent-w", "ent-w+delta", "ent-w+tbr+kl-div"):
+        presets = ("cifar10-c", "cifar100-c", "imagenet-c", "imagenet-r", "ytbb-sub", None)
+        objectives = [fitting(conv_net(), method, preset)._updater.objective for preset in presets]
+        assert [objective.threshold for objective in objectives] == [0.4, 0.4, 0.5, 0.5, 0.5, 0.5]
+    assert delta_tta.adapt(conv_net(), "ent-w", "cifar100-c", threshold=0.3).settings.threshold == 0.3
+
+
+def test_eata_needs_source_images_and_says_so():
+    with pytest.raises(SettingError, match=r"source=loader.*or write 'eta'"):
+        delta_tta.adapt(conv_net(), "eata")
+    net = conv_net()
+    loader = [(x, torch.zeros(len(x))) for x in batches(2)]  # with labels, which are not looked at
+    one = delta_tta.adapt(net, "eata", source=loader).state_dict()["fisher"]
+    other = delta_tta.adapt(conv_net(), "eata", source=batches(2)).state_dict()["fisher"]
+    assert all(torch.equal(one[k], other[k]) for k in one)
+    with pytest.raises(delta_tta.InputError, match="at least one batch"):
+        delta_tta.adapt(conv_net(), "eata", source=[])

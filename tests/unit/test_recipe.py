@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import delta_tta
 from delta_tta import MethodError
 from delta_tta.recipe import Recipe, parse, sentences
+from nets import conv_net
 
 
 @pytest.mark.parametrize(
@@ -101,3 +102,19 @@ def test_methods_lists_every_word_with_a_line():
 def test_any_text_is_read_or_refused(text):
     with contextlib.suppress(MethodError):
         assert str(parse(text)) in sentences()
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("eta+div-w", "does what 'div-w' does already"),
+        ("tent+dot+la", "two reweightings"),
+        ("cotta+delta", r"a whole method that takes no parts\. Write 'cotta'"),
+        ("lame+tbr", r"write 'tent\+tbr\+lame'"),
+        ("tent+cotta", "cannot follow"),
+        ("bn+la", "weighs the samples of a loss"),
+    ],
+)
+def test_what_makes_no_sense_says_why(method, words):
+    with pytest.raises(MethodError, match=words):
+        delta_tta.adapt(conv_net(), method)

@@ -39,7 +39,8 @@ def sharpness(x: Tensor, ranks: Ranks | None = None) -> Array | None:
         sums = ranks.add(sums)
     assert sums[0] is not None
     n, total, squares = sums[0].double().cpu().numpy()
-    found: Array = np.log(np.maximum(squares / n - (total / n) ** 2, TINY)).astype(np.float32) / 2
+    with np.errstate(invalid="ignore"):  # of values so large that their squares are infinite
+        found: Array = np.log(np.maximum(squares / n - (total / n) ** 2, TINY)).astype(np.float32) / 2
     return found if np.isfinite(found).all() else None
 
 

@@ -71,6 +71,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_after_kill_9_it_goes_on_and_ends_with_the_same_bytes(tmp_path):
     images = np.tile(IMAGES, (20, 1, 1, 1))
     np.save(tmp_path / "clean.npy", images)

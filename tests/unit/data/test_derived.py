@@ -1,6 +1,8 @@
 """Sets made from others: fewer images, fingerprints, copies on disk."""
 
 import shutil
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from PIL import Image
 import laboratory
 from delta_tta import data
 from delta_tta.errors import DataError, InputError
+from delta_tta.paper import benchmark as benchmark
 
 
 def noise(labels, classes="abcd", seed=0):
@@ -175,3 +178,27 @@ data.on_disk(data.Concat([data.Corrupted(data.demo(), "snow", 5)] * 20), Path(sy
     copy = data.on_disk(noisy, tmp_path)
     assert (tmp_path / f"{noisy.fingerprint()}.npy").is_file()
     assert (copy.take([3, 1999]) == noisy.take([3, 1999])).all()
+
+
+def test_two_threads_make_a_file_of_the_cache_at_once(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 256, (3000, 32, 32, 3), dtype=np.uint8)
+    base = data.ArraySet("noise", noise, np.arange(3000) % 4, "abcd")
+
+    class Slow(data.ArraySet):
+        def take(self, indices):
+            time.sleep(0.05 * (threading.current_thread().name == "b"))
+            return super().take(indices)
+
+    errors = []
+
+    def make():
+        try:
+            own = Slow("noise", base.images, base.labels, "abcd")
+            assert (data.on_disk(own, tmp_path).take(np.arange(3000)) == base.images).all()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=make, name=name) for name in "ab"]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert not errors

@@ -9,6 +9,7 @@ from torch import nn
 from delta_tta import data, models
 from delta_tta.data.folders import imagenet_wnids
 from delta_tta.errors import DataError, ModelError
+from delta_tta.paper import benchmark as benchmark
 
 
 def picture(path, level=0, side=8):
@@ -136,3 +137,12 @@ def test_wrong_classes_and_a_missing_manifest_are_refused(tmp_path):
         data.ytbb_sub(path)
     with pytest.raises(DataError, match=r"Expected a CSV manifest"):
         data.video(tmp_path / "none.csv")
+
+
+def test_another_picture_of_the_same_size_has_another_fingerprint(tmp_path):
+    for label in "ab":
+        (tmp_path / label).mkdir()
+        Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / label / "0.bmp")
+    before = data.folder(tmp_path, size=None).fingerprint()
+    Image.fromarray(np.full((8, 8, 3), 200, np.uint8)).save(tmp_path / "a" / "0.bmp")
+    assert data.folder(tmp_path, size=None).fingerprint() != before

@@ -13,8 +13,10 @@ from delta_tta.corruptions.constants import TYPES, VALIDATION
 from delta_tta.errors import DeltaError, InputError, MethodError, SettingError, StreamError
 from delta_tta.experiments import SCENARIOS, Cell, Experiment, Place, from_mapping, from_toml
 from delta_tta.experiments.experiment import CLEAN, FAMILIES, GROUPS
+from delta_tta.paper import benchmark as benchmark
 from delta_tta.recipe import sentences
 from delta_tta.streams import StreamSpec
+from laboratory import NETWORK
 
 IS_CB, DS_CB = SCENARIOS[:2]
 
@@ -160,7 +162,11 @@ def _streams(draw):
 
 
 METHODS = sentences()
+
+
 _NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20)
+
+
 _PLACES = st.one_of(
     st.builds(Place, images=st.none() | st.integers(1, 5000)),
     st.builds(
@@ -172,6 +178,8 @@ _PLACES = st.one_of(
         preset=st.sampled_from([None, "cifar10-c", "imagenet-c"]),
     ),
 )
+
+
 _SETTINGS = st.fixed_dictionaries(
     {},
     optional={
@@ -313,3 +321,58 @@ def test_a_file_that_is_no_toml_is_refused_by_name(tmp_path, content, words):
     with pytest.raises(InputError, match=words) as caught:
         from_toml(path)
     assert "broken.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"settings": "alpha=0.9"},
+        {"settings": {"alpha": {"x": 1}}},
+        {"statistics": "yes"},
+        {"severities": 2.5},
+        {"severities": []},
+        {"seeds": []},
+        {"images": True},
+        {"data": "cifar", "path": 5},
+        {"model": 5},
+        {"preset": ["cifar10-c"]},
+        {"methods": None},
+    ],
+    ids=str,
+)
+def test_wrong_values_are_errors_made_for_users(values):
+    with pytest.raises(DeltaError):
+        from_mapping({"methods": "tent", **values}).cells()
+
+
+def test_a_cell_without_corruptions_is_refused():
+    with pytest.raises(SettingError):
+        Cell(Place(), "tent", IS_CB, (), "continual")
+
+
+def test_a_file_that_is_no_text_is_an_error_made_for_users(tmp_path):
+    (tmp_path / "a.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(DeltaError):
+        from_toml(tmp_path / "a.toml")
+
+
+def test_a_network_of_ones_own_beside_the_experiment_is_found(tmp_path, monkeypatch):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "net.py").write_text(NETWORK)
+    (tmp_path / "x" / "a.toml").write_text('methods = "tent"\nmodel = "net.py:make"')
+    monkeypatch.chdir(tmp_path)
+    assert from_toml(tmp_path / "x" / "a.toml").place.model == f"{tmp_path / 'x' / 'net.py'}:make"
+
+
+def test_a_path_that_is_missing_is_not_looked_for_elsewhere(tmp_path, monkeypatch):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "images").mkdir()
+    (tmp_path / "x" / "a.toml").write_text('methods = "tent"\ndata = "folder"\npath = "images"')
+    monkeypatch.chdir(tmp_path)
+    assert from_toml(tmp_path / "x" / "a.toml").place.path == str(tmp_path / "x" / "images")
+
+
+def test_validation_does_not_depend_on_what_was_asked_before():
+    Cell(Place(), "tent", IS_CB, settings=(("background", True),))
+    with pytest.raises(SettingError):
+        Cell(Place(), "tent", IS_CB, settings=(("background", 1),))

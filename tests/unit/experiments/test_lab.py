@@ -9,10 +9,11 @@ import pytest
 
 from delta_tta import data, models
 from delta_tta.errors import DataError, InputError, SettingError
-from delta_tta.experiments import Place, evaluate
+from delta_tta.experiments import Cell, Place, evaluate
 from delta_tta.experiments.lab import Lab
+from delta_tta.paper import benchmark as benchmark
 from delta_tta.streams import continual, mixed, stream
-from laboratory import LABELS, cell, pixels, place, same_result, same_trace
+from laboratory import LABELS, NETWORK, cell, pixels, place, same_result, same_trace
 
 
 @pytest.fixture
@@ -215,3 +216,37 @@ def test_the_published_layout_gives_what_corruption_on_the_fly_gives(root, lab):
     theirs = lab.run(cell(Place("cifar-c", str(root)), "tent", severity=2))
     assert same_trace(ours.trace, theirs.trace)
     assert (ours.digest, ours.class_mean_accuracy) == (theirs.digest, theirs.class_mean_accuracy)
+
+
+def test_another_network_with_the_same_weights_has_another_key(tmp_path):
+    where = place(tmp_path)
+    (tmp_path / "other.py").write_text(NETWORK.replace("nn.ReLU()", "nn.Tanh()"))
+    other = dataclasses.replace(where, model=f"{tmp_path / 'other.py'}:make")
+    lab = Lab(tmp_path / "cache")
+    assert lab.run(cell(where)).trace.predicted.tolist() != lab.run(cell(other)).trace.predicted.tolist()
+    assert lab.key(cell(where)) != lab.key(cell(other))
+
+
+@pytest.mark.parametrize(("method", "settings"), [("tent", (("update", "slow"), ("length", 20))), ("tta", ())])
+def test_statistics_are_a_row_a_batch(method, settings, tmp_path):
+    one = cell(place(tmp_path), method, settings=settings, statistics=True)
+    assert len(Lab(tmp_path / "cache").run(one).trace.batches["batch mean"]) == 6
+
+
+def test_another_seed_mixes_otherwise(tmp_path):
+    lab = Lab(tmp_path / "cache")
+    where = place(tmp_path)
+    one, two = (lab.stream(cell(where, seed=seed, corruptions=("fog", "contrast"), order="mixed")) for seed in (1, 2))
+    assert one.which.tolist() != two.which.tolist()
+
+
+def test_the_beginning_of_a_stream_is_its_beginning(tmp_path):
+    lab = Lab(tmp_path / "cache")
+    whole = cell(place(tmp_path), "source")
+    first = dataclasses.replace(whole, samples=25)
+    assert lab.stream(first).indices.tolist() == lab.stream(whole).indices.tolist()[:25]
+    assert lab.key(first) != lab.key(whole)
+    assert lab.run(first).trace.predicted.tolist() == lab.run(whole).trace.predicted.tolist()[:25]
+    assert Cell.from_dict(first.as_dict()) == first
+    with pytest.raises(SettingError):
+        dataclasses.replace(whole, samples=0)

@@ -13,7 +13,7 @@ from delta_tta.experiments import Cell, Store
 from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.local_engine import Inline, Workers
 from delta_tta.experiments.runner import Plan, default_cache, passes, run
-from laboratory import Held, alive, cell, place, python, same_result, same_trace, until
+from laboratory import Held, alive, ask, cell, place, python, same_result, same_trace, until
 
 MASTER = """
 import pickle, sys
@@ -59,13 +59,12 @@ def start_master(root, cells, engine):
 def rows(root, name="results.sqlite"):
     """Cell → (result, trace, when it was finished)."""
     with Store(root / name, create=False) as store:
-        finished = dict(store._base.execute("SELECT key, finished FROM cells"))
+        finished = dict(ask(root / name, "SELECT key, finished FROM cells"))
         return {one: (found, store.trace(key), finished[key]) for key, one, found in store.results()}
 
 
 def claims(root):
-    with Store(root / "results.sqlite", create=False) as store:
-        return store._one("SELECT count(*) FROM claims")
+    return ask(root / "results.sqlite", "SELECT count(*) FROM claims")[0][0]
 
 
 def workers_of(pid):
@@ -88,6 +87,7 @@ def assert_same(ours, theirs):
         assert same_trace(ours[one][1], theirs[one][1]), one
 
 
+@pytest.mark.slow
 def test_other_processes_come_to_the_same_results_even_when_one_is_killed_and_nothing_is_run_again(root):
     where = here(root)
     cells = [
@@ -167,6 +167,7 @@ def killed_when_held(root, times):
     assert not any(map(alive, killed))
 
 
+@pytest.mark.slow
 def test_a_cell_that_kills_its_worker_twice_is_given_up(root):
     cells = [cell(here(root), "source")]
     with killed_when_held(root, times=2):
@@ -177,6 +178,7 @@ def test_a_cell_that_kills_its_worker_twice_is_given_up(root):
     assert carry_out(root, cells).done == 1  # another day
 
 
+@pytest.mark.slow
 def test_after_kill_9_of_everything_a_second_run_does_only_what_is_missing(root):
     where = here(root)
     cells = [cell(where, method) for method in ("source", "tent", "tent+delta", "bn")]
@@ -204,6 +206,7 @@ def test_after_kill_9_of_everything_a_second_run_does_only_what_is_missing(root)
     assert_same(after, rows(root, "undisturbed.sqlite"))
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_share_the_cells(root):
     where = here(root)
     cells = [cell(where, method, seed) for seed in range(5) for method in ("source", "tent", "tent+delta", "bn")]
@@ -225,6 +228,7 @@ def test_two_runs_at_once_share_the_cells(root):
     assert claims(root) == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_gives_back_the_claims_and_leaves_nothing_running(root):
     where = here(root)
     cells = [cell(where, method) for method in ("source", "tent")]

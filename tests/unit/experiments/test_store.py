@@ -8,6 +8,8 @@ import pickle
 import signal
 import sqlite3
 import subprocess
+import sys
+import time
 
 import pytest
 
@@ -15,10 +17,12 @@ import laboratory
 from delta_tta.errors import DataError
 from delta_tta.experiments import Cell, Place, Store
 from delta_tta.experiments.store import SCHEMA, SILENT
+from delta_tta.paper import benchmark as benchmark
 from delta_tta.streams import StreamSpec
-from laboratory import result, same_trace, until
+from laboratory import ask, result, same_trace, until
 
 CELL = Cell(Place(images=50), "tent+delta", StreamSpec("DS+CB", rho=0.1), settings=(("alpha", 0.9),))
+
 
 SPEAKER = """
 import pickle, sys
@@ -117,15 +121,15 @@ def test_the_first_result_stays_if_there_are_two(path):
 
 def test_nothing_is_half_recorded_when_the_second_half_fails(path):
     whole = result()
-    fault = "CREATE TEMP TRIGGER fault BEFORE INSERT ON main.traces BEGIN SELECT raise(FAIL, 'no room'); END"
+    fault = "CREATE TRIGGER fault BEFORE INSERT ON traces BEGIN SELECT raise(FAIL, 'no room'); END"
     with Store(path) as store:
         assert store.claim("a")
-        store._base.execute(fault)
+        ask(path, fault)
         with pytest.raises(OSError, match="no room"):
             store.record("a", CELL, whole)
         assert len(store) == 0
-        assert store._one("SELECT count(*) FROM claims") == 1  # and the cell is still ours
-        store._base.execute("DROP TRIGGER fault")
+        assert ask(path, "SELECT count(*) FROM claims") == [(1,)]  # and the cell is still ours
+        ask(path, "DROP TRIGGER fault")
         store.record("a", CELL, whole)  # the store goes on
         assert store.done(["a"])
         assert same_trace(store.trace("a"), whole.trace)
@@ -256,7 +260,7 @@ def test_what_is_done_is_not_claimed_and_its_claim_is_gone(path, other):
         store.record("a", CELL, result())
         assert not store.claim("a")
         assert other.says("store.claim('a')") == "False"
-        assert store._one("SELECT count(*) FROM claims") == 0
+        assert ask(path, "SELECT count(*) FROM claims") == [(0,)]
 
 
 def test_the_claim_of_a_killed_process_can_be_taken(path):
@@ -272,19 +276,19 @@ def test_the_claim_of_a_killed_process_can_be_taken(path):
 def test_the_number_of_a_dead_process_may_go_to_another(path):
     with Store(path) as store:
         assert store.claim("a")
-        store._base.execute("UPDATE claims SET pid = ?, born = born - 1", (os.getppid(),))  # alive, but younger
+        ask(path, "UPDATE claims SET pid = ?, born = born - 1", os.getppid())  # alive, but younger
         assert store.claim("a")
 
 
 def test_a_claim_from_another_machine_holds_as_long_as_its_heart_beats(path):
     with Store(path) as store:
         assert store.claim("a")
-        store._base.execute("UPDATE claims SET host = 'elsewhere'")
+        ask(path, "UPDATE claims SET host = 'elsewhere'")
         assert not store.claim("a")
-        store._base.execute("UPDATE claims SET beat = beat - ?", (SILENT / 2,))
+        ask(path, "UPDATE claims SET beat = beat - ?", SILENT / 2)
         assert not store.claim("a")
         store.beat()  # not its heart
-        store._base.execute("UPDATE claims SET beat = beat - ?", (SILENT / 2,))
+        ask(path, "UPDATE claims SET beat = beat - ?", SILENT / 2)
         assert store.claim("a")
 
 
@@ -293,9 +297,9 @@ def test_a_heartbeat_is_that_of_all_claims_of_the_process(path, other):
         assert store.claim("a")
         assert store.claim("b")
         other.says("store.claim('c')")
-        store._base.execute("UPDATE claims SET beat = 1")
+        ask(path, "UPDATE claims SET beat = 1")
         store.beat()
-        rows = dict(store._base.execute("SELECT key, beat FROM claims"))
+        rows = dict(ask(path, "SELECT key, beat FROM claims"))
         assert rows["a"] == rows["b"] > rows["c"] == 1
 
 
@@ -348,3 +352,41 @@ def test_on_a_full_disk_what_was_recorded_stays_and_with_room_it_goes_on(small_d
     with Store(path) as store:
         assert len(store) == kept + 1
         assert all(same_trace(store.trace(f"key {n}"), result(0.5, n).trace) for n in range(kept + 1))
+
+
+def test_the_claim_of_a_zombie_can_be_taken(tmp_path):
+    other = Speaker()
+    with Store(tmp_path / "s") as store:
+        other.says(f"open {tmp_path / 's'}")
+        other.says("store.claim('a')")
+        other.process.kill()
+        time.sleep(0.3)  # dead, and nobody has waited for it
+        try:
+            assert store.claim("a")
+        finally:
+            other.process.communicate()
+
+
+def test_a_row_with_a_flipped_bit_is_a_data_error_not_another_number(tmp_path):
+    with Store(tmp_path / "s") as store:
+        store.record("key 0", CELL, result(0.8125))
+    whole = (tmp_path / "s").read_bytes()
+    at = whole.index(b'"class_mean_accuracy": 0.8125')
+    for offset, flip in ((24, 0x01), (2, 0x80), (0, 0x01)):
+        broken = bytearray(whole)
+        broken[at + offset] ^= flip
+        (tmp_path / "s").write_bytes(broken)
+        with Store(tmp_path / "s") as store, pytest.raises(DataError, match="s is damaged"):
+            list(store.results())
+
+
+def test_a_foreign_database_in_wal_mode_is_left_as_it_is(tmp_path):
+    code = (
+        "import sqlite3, sys, os; b = sqlite3.connect(sys.argv[1]); b.execute('PRAGMA journal_mode = wal');"
+        "b.execute('CREATE TABLE t (x)'); b.commit(); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path / "f.db"], check=True)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir() if not file.name.endswith("shm")}
+    with pytest.raises(DataError):
+        Store(tmp_path / "f.db")
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir() if not file.name.endswith("shm")} == before

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from delta_tta import Guard
+from delta_tta.engine.step import Updater
 from delta_tta.guard import blank
 from delta_tta.norms.shift import Shift
 from nets import bright, channel_net, flatten, same, without_counts
@@ -82,11 +83,16 @@ def test_without_it_averages_follow():
         assert not same(learnt(model), before)
 
 
-def test_what_the_twin_makes_of_them_is_no_verdict():
+def counting(monkeypatch, name):
+    """How many samples a method of the updater was asked about, batch by batch."""
+    sizes, own = [], getattr(Updater, name)
+    monkeypatch.setattr(Updater, name, lambda self, x: (sizes.append(len(x)), own(self, x))[1])
+    return sizes
+
+
+def test_what_the_twin_makes_of_them_is_no_verdict(monkeypatch):
     """Else a lens that is covered when the twin is asked would undo all that was learnt, or be taken for health."""
-    model, asked = adapter("tent+delta", guard=Guard(every=1, samples=1)), []
-    own = model._updater.logits_of_reference
-    model._updater.logits_of_reference = lambda x: (asked.append(len(x)), own(x))[1]
+    model, asked = adapter("tent+delta", guard=Guard(every=1, samples=1)), counting(monkeypatch, "logits_of_reference")
     for seed in range(4):
         model(images(seed))
     before, met = learnt(model), len(asked)
@@ -144,36 +150,30 @@ def test_a_still_scene_near_the_source_is_learnt_from():
     assert model.signals.skipped is None
 
 
-def runs_of_source(guard):
-    model, runs = adapter("tema", guard=guard), []
+@pytest.mark.parametrize(("guard", "asked"), [(Guard(), [20]), (Guard(alike=0), [])])
+def test_the_source_runs_only_where_the_batch_is_far(guard, asked, monkeypatch):
+    model = adapter("tema", guard=guard)
     model(images())
-    own = model._updater.logits_of_source
-    model._updater.logits_of_source = lambda x: (runs.append(len(x)), own(x))[1]
+    runs = counting(monkeypatch, "logits_of_source")
     for x in (images(1) - 0.2, frames(size=20)):
         model(x)
-    return runs
+    assert runs == asked
 
 
-def test_the_source_runs_only_where_the_batch_is_far():
-    assert runs_of_source(Guard()) == [20]
-    assert runs_of_source(Guard(alike=0)) == []
-
-
-def test_a_source_that_fails_leaves_everything_as_it_was():
+def test_a_source_that_fails_leaves_everything_as_it_was(monkeypatch):
     model = adapter("tent+delta")
     model(images())
     before = flatten(model.state_dict())
-    own = model._updater.logits_of_source
 
-    def fails(x):
+    def fails(self, x):
         raise RuntimeError("no memory")
 
-    model._updater.logits_of_source = fails
-    with pytest.raises(RuntimeError, match="no memory"):
-        model(frames())
+    with monkeypatch.context() as broken:
+        broken.setattr(Updater, "logits_of_source", fails)
+        with pytest.raises(RuntimeError, match="no memory"):
+            model(frames())
     assert same(flatten(model.state_dict()), before)
     assert model._updater.adapted.phase.sums is None  # or every run of the source would add to it
-    model._updater.logits_of_source = own
     model(frames())
     assert model.signals.refused == 1
 

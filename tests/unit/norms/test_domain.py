@@ -42,6 +42,11 @@ def test_mean_and_variance_are_those_of_the_batches(seed: int, batches: int) -> 
     np.testing.assert_array_equal(Domain.of(domain.as_array()).mean, domain.mean)
 
 
+def test_values_too_large_to_be_squared_have_none_and_warn_of_nothing() -> None:
+    assert sharpness(torch.full((1, 3, 8, 8), torch.finfo(torch.float32).max)) is None
+    assert sharpness(1e30 * torch.randn(2, 3, 8, 8)) is None
+
+
 def test_blur_is_noticed_and_more_of_the_same_is_not() -> None:
     domain = Domain()
     for seed in range(LEAST):

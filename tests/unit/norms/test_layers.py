@@ -8,13 +8,14 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import delta_tta
+from delta_tta.norms.layers import MovingAverage
 from nets import CLASSES, SharedNorm, batches, conv_net, flat_net, randomise_statistics, same, snapshot, volume_net
 from plain import PlainNorm
 from sentences import fitting
 
 
 def layer_of(adapter, index=0):
-    return list(adapter._updater.adapted.norms.values())[index]
+    return [module for module in adapter.modules() if isinstance(module, MovingAverage)][index]
 
 
 def test_before_any_batch_predict_is_the_source_model():
@@ -59,7 +60,7 @@ def test_averages_move_although_nothing_is_selected():
     assert adapter.signals.frequencies is not None
     after = snapshot(adapter.model)
     assert all(torch.equal(after[k], before[k]) for k in before if k.endswith(("weight", "bias")))
-    assert not adapter._updater.optimizer.state
+    assert not adapter.state_dict()["optimizer"]
 
 
 def test_a_layer_used_twice_normalises_with_the_averages_before_the_batch():
@@ -89,7 +90,7 @@ def test_a_layer_used_twice_normalises_with_the_averages_before_the_batch():
         assert torch.allclose(adapter(x), logits.detach(), atol=1e-10)
     assert torch.allclose(layer_of(adapter).mean, plain.norm.mean, atol=1e-10)
     assert torch.allclose(layer_of(adapter).std, plain.norm.std, atol=1e-10)
-    assert len(adapter._updater.adapted.norms) == 1
+    assert len(adapter.state_dict()["statistics"]) == 1
     assert adapter.unload().norm is net.again
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from delta_tta.norms.statistics import Observation, batch_moments
+from delta_tta.norms.statistics import Observation
 from delta_tta.norms.tbr import Renormalise, eval_norm, renormalise_by_terms
 from plain import PlainNorm
 
@@ -162,48 +162,6 @@ def test_half_precision_features_keep_float32_statistics(dtype, half_affine, for
     assert [x.dtype for x in gradients] == [dtype, gamma.dtype, beta.dtype]
     reference = torch.autograd.grad(expected, wide, g.float())[0]
     assert torch.allclose(gradients[0].float(), reference, rtol=5e-2, atol=2e-2)
-
-
-@pytest.mark.parametrize("shape", [(7, 3), (7, 3, 4), (5, 3, 8, 8), (40, 20, 30, 30), (2, 1, 4, 5, 6)])
-def test_moments_are_the_biased_ones(shape):
-    x = torch.randn(shape, dtype=torch.float64)
-    mean, var = batch_moments(x)
-    rest = [d for d in range(x.dim()) if d != 1]
-    assert torch.allclose(mean, x.mean(rest), atol=1e-14)
-    assert torch.allclose(var, x.var(rest, correction=0), atol=1e-14)
-
-
-@pytest.mark.parametrize("shape", [(6, 3, 4), (6, 3, 9, 9)])
-def test_moments_of_constant_and_of_broken_features(shape):
-    x = torch.ones(shape)
-    x[:, 1] = torch.randn(())
-    assert batch_moments(x)[1].tolist() == [0, 0, 0]
-    x[2, 1, 0] = float("nan")
-    x[3, 2, 0] = float("inf")
-    for statistic in batch_moments(x):
-        assert statistic.isfinite().tolist() == [True, False, False]
-
-
-def test_moments_survive_a_large_offset():
-    x = torch.randn(64, 2, 8, 8) + 1000
-    assert torch.allclose(batch_moments(x)[1], x.double().var((0, 2, 3), correction=0).float(), rtol=1e-3)
-
-
-def test_moments_without_the_private_operator(monkeypatch):
-    x = torch.randn(7, 3, 4, 4)
-    fast = batch_moments(x)
-    monkeypatch.setattr("delta_tta.norms.statistics._fast_moments", None)
-    for a, b in zip(fast, batch_moments(x), strict=True):
-        assert torch.allclose(a, b, atol=1e-6)
-
-
-def test_an_observation_frees_the_features_once_measured():
-    x = torch.randn(4, 3)
-    seen = Observation(x, EPS)
-    assert seen._x is not None
-    first = seen.statistics
-    assert seen._x is None
-    assert seen.statistics is first
 
 
 def test_tema_gradient_takes_the_averages_for_constants():

@@ -208,22 +208,29 @@ def test_streams_are_told_apart():
     assert accuracy(answers[0], labels) > accuracy(answers[1], labels) + 0.1
 
 
+def by_stream(sticky):
+    """What it believes of each stream, the one used last at the end, and the mean answer."""
+    saved = sticky.remembered()
+    return dict(zip(saved["streams"], saved["beliefs"], strict=True)), saved["mean"]
+
+
 def test_the_belief_in_a_stream_does_not_depend_on_the_others_between():
     labels, names = runs(6, 10), ["a"] * 30 + ["b"] * 30
     logits, order = told(labels), [i // 2 + 30 * (i % 2) for i in range(60)]
     in_turn, mixed = Sticky(), Sticky()
     after(in_turn, logits, names)
     after(mixed, logits[order], [names[i] for i in order])
-    assert in_turn._state.beliefs.keys() == mixed._state.beliefs.keys() == {"a", "b"}
+    (first, second), means = zip(*(by_stream(one) for one in (in_turn, mixed)), strict=True)
+    assert first.keys() == second.keys() == {"a", "b"}
     for name, rows in (("a", slice(0, 30)), ("b", slice(30, 60))):
-        belief, other = in_turn._state.beliefs[name], mixed._state.beliefs[name]
-        assert torch.allclose(torch.from_numpy(belief), torch.from_numpy(other), atol=1e-5)
+        belief, other = first[name], second[name]
+        assert torch.allclose(belief, other, atol=1e-5)
         for t, temperature in enumerate(TEMPERATURES):
-            q = (60 * torch.from_numpy(in_turn._state.mean[t]).double() + PRIOR / CLASSES) / (60 + PRIOR)
+            q = (60 * means[0][t].double() + PRIOR / CLASSES) / (60 + PRIOR)
             p = (logits[rows].double() / float(temperature)).softmax(1)
             for s, stay in enumerate(STAYS):
                 alone = walk([*(p / q)], q.expand(30, CLASSES), float(stay), q)[0][-1]
-                assert torch.allclose(torch.from_numpy(belief[t, s]).double(), alone, atol=1e-4)
+                assert torch.allclose(belief[t, s].double(), alone, atol=1e-4)
 
 
 def test_among_many_classes_what_was_not_seen_yet_is_not_taken_for_likely():
@@ -243,10 +250,11 @@ def test_the_streams_not_seen_for_longest_are_forgotten():
     after(sticky, told(runs(1, 2)), ["first", "second"])
     for start in range(0, STREAMS - 1, 5):
         after(sticky, told(runs(1, 6)), ["first", *range(start, start + 5)])
-    assert len(sticky._state.beliefs) == STREAMS
-    assert "first" in sticky._state.beliefs
-    assert "second" not in sticky._state.beliefs
-    assert next(reversed(sticky._state.beliefs)) == start + 4
+    beliefs, _ = by_stream(sticky)
+    assert len(beliefs) == STREAMS
+    assert "first" in beliefs
+    assert "second" not in beliefs
+    assert next(reversed(beliefs)) == start + 4
 
 
 @pytest.mark.parametrize("mode", ["smooth", "causal"])

@@ -13,6 +13,7 @@ from laboratory import result
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [

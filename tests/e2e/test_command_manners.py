@@ -131,10 +131,10 @@ def test_the_shell_completes_names(line, offered, others):
 
 
 def test_what_the_shell_offers_can_be_used():
-    for method in run(**typed("delta-tta compare tent")).stdout.split():
-        recipe.parse(method)
-    for scenario in run(**typed("delta-tta run --scenario ")).stdout.split():
-        StreamSpec.parse(scenario)
+    methods = run(**typed("delta-tta compare tent")).stdout.split()
+    assert {recipe.parse(method).objective for method in methods} == {"tent"}
+    scenarios = run(**typed("delta-tta run --scenario ")).stdout.split()
+    assert len({StreamSpec.parse(scenario) for scenario in scenarios}) == len(scenarios) >= 4
 
 
 # JSON
@@ -204,6 +204,7 @@ def test_exit_codes_of_real_processes(small, tmp_path):
         assert arguments or ended.stdout.split() == ["methods"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("way", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_exit_codes_of_a_process_that_is_stopped(way, code, small, tmp_path):
     held = Held(tmp_path / "place")

@@ -1,11 +1,9 @@
 """Rows that somebody else wrote into a store: their checksum is right, what they say is not."""
 
 import contextlib
-import io
 import json
 import sqlite3
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -79,31 +77,3 @@ def test_a_forged_row_is_named(path, column, change, words):
     said = CliRunner().invoke(app, ["report", str(path)])
     assert said.exit_code == 2
     assert "cell second" in said.stderr.replace("\n", " ")
-
-
-def packed(**arrays):
-    file = io.BytesIO()
-    np.savez_compressed(file, **arrays)
-    return file.getvalue()
-
-
-GOOD = np.zeros(4, np.int32)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        "text",
-        packed(predicted=GOOD),
-        packed(predicted=GOOD, labels=GOOD[:3]),
-        packed(predicted=GOOD.reshape(2, 2), labels=GOOD),
-        packed(predicted=GOOD - 1, labels=GOOD),
-        packed(predicted=GOOD + 2_000_000_000, labels=GOOD),
-        packed(predicted=GOOD.astype(float), labels=GOOD),
-    ],
-)
-def test_a_forged_trace_is_named(path, data):
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as base:
-        base.execute("UPDATE traces SET data = ?, digest = ? WHERE key = 'second'", (data, _digest("second", data)))
-    with Store(path) as store, pytest.raises(DataError, match=r"s\.db, cell second: A trace is damaged"):
-        store.trace("second")

@@ -1,11 +1,7 @@
-"""The paper's tables and figures: their cells, the paper's numbers beside them, and numbers from a store.
+"""Numbers of an exhibit from the results of a store."""
 
-The results in these stores are made up, so that every mean can be told beforehand.
-"""
-
-import itertools
+import dataclasses
 import json
-import re
 import statistics
 from importlib import resources
 
@@ -13,32 +9,21 @@ import numpy as np
 import pytest
 
 from delta_tta import data
-from delta_tta.corruptions.constants import TYPES
-from delta_tta.errors import SettingError
 from delta_tta.experiments import Store, Trace
 from delta_tta.experiments.lab import Lab
-from delta_tta.paper import BENCHMARKS, EXHIBITS, Shelf, exhibit
+from delta_tta.experiments.runner import Plan
+from delta_tta.paper import EXHIBITS, Shelf, exhibit
 from delta_tta.paper import benchmark as benchmark
-from delta_tta.paper import numbers as paper
-from delta_tta.paper.spec import FigureSpec, GallerySpec, StripsSpec, TableSpec, merged
+from delta_tta.paper.spec import StripsSpec, TableSpec, merged
 from delta_tta.report.shown import Figure, Strips, Table
+from delta_tta.streams import StreamSpec
 from laboratory import result
+
+IS_CB = StreamSpec("IS+CB")
+
 
 TABLES = [spec for spec in EXHIBITS.values() if isinstance(spec, TableSpec)]
 PAPER = json.loads(resources.files("delta_tta.paper").joinpath("paper.json").read_text(encoding="utf-8"))
-ARROWS = "table-1"  # has no numbers
-ONLY_IMAGENET = {"TTA", "MEMO", "KL-div (1e2)", "KL-div (1e3)"}  # rows the paper prints for ImageNet-C alone
-
-
-@pytest.fixture(scope="module")
-def benchmarks(tmp_path_factory):
-    """All grounds, as far as they are without their data; CIFAR-100 has a hundred images."""
-    root = tmp_path_factory.mktemp("grounds")
-    draw = np.random.default_rng(0)
-    images = draw.integers(0, 256, (200, 32, 32, 3), dtype=np.uint8)
-    np.savez(root / "test.npz", images=images, labels=np.arange(200) % 100)
-    weights = dict.fromkeys(("cifar100-c", "ytbb-sub"), root / "weights.pt")
-    return {name: benchmark(name, None if name == "demo" else root, weights.get(name)) for name in BENCHMARKS}
 
 
 @pytest.fixture
@@ -64,124 +49,70 @@ def numbers(table):
     return {row.label: row.numbers for row in table.rows}
 
 
-# The definitions
+def fifty_or_seventy(one):
+    return 70 if one.corruptions[0] == "motion_blur" else 50
 
 
-def test_every_exhibit_of_the_paper_is_there():
-    assert [spec.id for spec in TABLES] == [f"table-{n}" for n in range(1, 35)]
-    figures = [name for name in EXHIBITS if name.startswith("figure")]
-    assert figures == [f"figure-{n}" for n in ("1", "2", "3", "4", "5", "6", "7", "8a", "8b", "9", "10")]
+def test_cotta_star_by_corruption_is_the_continual_run(tmp_path):
+    where = benchmark("demo")
+    spec = EXHIBITS["table-18"]
+    with Store(tmp_path / "s") as store:
+        when = {"method": "cotta", "order": "continual", "scenario": IS_CB, "seeds": (2020,)}
+        domains = {"gaussian_noise": 0.2, "motion_blur": 0.4}
+        put(store, where, when, lambda c: 99, domains=domains, stream="continual over …")
+        row = numbers(exhibit(spec, Shelf(store, where)))["CoTTA*"]
+        assert [n and n.mean for n in row] == pytest.approx([20, 40, 30])
 
 
-@pytest.mark.parametrize("name", EXHIBITS)
-@pytest.mark.parametrize("on", ["demo", "cifar100"])
-def test_every_exhibit_has_cells_that_can_be_run(name, on, benchmarks, tmp_path):
-    where = benchmarks[on]
-    if EXHIBITS[name].why_not(where) or isinstance(EXHIBITS[name], GallerySpec):
-        return  # test_grounds.py walks them all
-    cells = EXHIBITS[name].cells(where)
-    assert len(cells) == len(set(cells)) >= 1
-    assert {cell.place.data for cell in cells} == {where.place.data}
-    lab = Lab(tmp_path)
-    assert all(lab.key(cell) for cell in cells[:2])  # the images, the model and the stream can be had
+@pytest.mark.parametrize("change", ["images", "severity of clean images", "seed of the natural order"])
+def test_what_was_found_by_key_is_shown(change, tmp_path):
+    lab = Lab(tmp_path / "cache")
+    where = benchmark("demo")
+    when = {"method": "source", "scenario": IS_CB, "seeds": (2020,), "corruptions": ("none",)}
+    (wanted,) = where.cells(when)
+    if change == "images":
+        kept = dataclasses.replace(wanted, place=dataclasses.replace(wanted.place, images=2000))
+    elif change == "severity of clean images":
+        kept = dataclasses.replace(wanted, severity=1)
+    else:
+        wanted = dataclasses.replace(wanted, stream=StreamSpec("natural", seed=2021))
+        kept = dataclasses.replace(wanted, stream=StreamSpec("natural"))
+    assert lab.key(kept) == lab.key(wanted)
+    with Store(tmp_path / "s") as store:
+        store.record(lab.key(kept), kept, result())
+        assert store.done([lab.key(wanted)])  # it will not be run
+        assert Shelf(store, where, Plan.of([wanted], lab).keys).result(wanted) is not None
 
 
-def test_all_cells_of_the_demo_have_a_key(demo, tmp_path):
-    cells = list(dict.fromkeys(cell for spec in EXHIBITS.values() for cell in spec.cells(demo)))
-    lab = Lab(tmp_path)
-    keys = {}
-    for cell in cells:
-        keys.setdefault(lab.key(cell), []).append(cell)
-    for same in keys.values():  # those that say the same in other words
-        assert len({(c.method, c.stream, c.corruptions, c.spelled_out) for c in same}) == 1
+def test_points_over_a_source_that_is_half_done_are_not_final(tmp_path):
+    where = benchmark("demo")
+    spec = EXHIBITS["table-1"]
+    with Store(tmp_path / "s") as store:
+        put(store, where, {**spec.rows[0].when, "method": "tent"}, fifty_or_seventy)
+        put(store, where, {**spec.rows[0].when, "method": "source", "corruptions": ("gaussian_noise",)}, lambda c: 40)
+        number = numbers(exhibit(spec, Shelf(store, where)))["IS+CB"][0]
+        assert number.mean == pytest.approx(10)  # over the half that both have
+        assert (number.runs, number.of) == (2, 4)
 
 
-def test_with_everything_a_ground_has_all_corruptions_and_seeds(demo):
-    full = demo.full()
-    (spec,) = (spec for spec in TABLES if spec.id == "table-5")
-    cells = spec.cells(full)
-    assert {cell.corruptions for cell in cells if cell.order == "each"} == {(name,) for name in TYPES}
-    assert {cell.corruptions for cell in cells if cell.order == "continual"} == {TYPES}
-    assert {cell.stream.seed for cell in cells} == {2020, 2021, 2022, 2023}
-    assert {cell.place.images for cell in cells} == {None}
-    assert len(cells) == 3 * 4 * (11 * 15 + 1)
-    assert full.words.endswith("all 15 corruptions, four seeds, whole streams")
+def test_a_gain_is_over_the_same_runs(tmp_path):
+    where = benchmark("demo")
+    spec = EXHIBITS["table-4"]
+    when = spec.columns[0].when
+    with Store(tmp_path / "s") as store:
+        put(store, where, merged(when, {"method": "tent+delta"}), fifty_or_seventy)
+        put(store, where, merged(when, {"method": "tent", "corruptions": ("gaussian_noise",)}), lambda c: 45)
+        number = numbers(exhibit(spec, Shelf(store, where)))["TENT+DELTA"][0]
+        assert (number.mean, number.gain) == pytest.approx((60, 5))
+        assert (number.runs, number.of) == (2, 4)
 
 
-def test_slow_methods_get_shorter_streams(demo):
-    (spec,) = (spec for spec in TABLES if spec.id == "table-4")
-    samples = {cell.method: cell.samples for cell in spec.cells(demo)}
-    assert {name for name, count in samples.items() if count == 250} == {"cotta", "memo", "tta"}
-    assert set(samples.values()) == {None, 250}
-
-
-def test_a_ground_without_its_data_is_refused():
-    for name in set(BENCHMARKS) - {"demo"}:
-        with pytest.raises(SettingError, match=r"--(data|weights)"):
-            benchmark(name)
-    with pytest.raises(SettingError, match="Did you mean 'cifar100-c'"):
-        benchmark("cifar-100-c")
-
-
-# The paper's numbers
-
-
-@pytest.mark.parametrize("on", BENCHMARKS)
-@pytest.mark.parametrize("spec", [spec for spec in TABLES if spec.id in PAPER], ids=lambda spec: spec.id)
-def test_every_number_a_table_names_is_one_the_paper_prints(spec, on, benchmarks):
-    where = benchmarks[on]
-    of = spec.data or where.stands_for
-    columns = [column for column in spec.columns_on(where) if column.paper]
-    if of not in PAPER[spec.id]:
-        assert spec.rows_on(where) == spec.rows  # all of them, with nothing beside
-        return
-    missing = {
-        row.label
-        for row, column in itertools.product(spec.rows_on(where), columns)
-        if paper.printed(spec.id, of, row.label, column.paper) is None
-    }
-    assert missing <= (ONLY_IMAGENET if on == "demo" else set())
-
-
-@pytest.mark.parametrize(("table", "of"), [(table, of) for table in PAPER if table != ARROWS for of in PAPER[table]])
-def test_every_row_and_column_of_the_papers_tables_is_in_ours(table, of, benchmarks):
-    spec = EXHIBITS[table]
-    where = [one for one in benchmarks.values() if (spec.data or one.stands_for) == of and one.name != "demo"]
-    assert where
-    for one in where:
-        assert {row.label for row in spec.rows_on(one)} == set(PAPER[table][of])
-        if table == "table-8" and one.name not in ("imagenet-r", "ytbb-sub"):
-            continue
-        wanted = {column for columns in PAPER[table][of].values() for column in columns}
-        assert {column.paper for column in spec.columns_on(one)} == wanted
-
-
-def test_the_rows_and_columns_have_the_methods_and_streams_they_are_named_after(benchmarks):
-    words = {
-        "Source": "source",
-        "BN adapt": "bn",
-        "TENT+TBR+DOT": "tent+delta",
-        "CoTTA*": "cotta",
-        "DOT": "ent-w+delta",
-    }
-    for spec in TABLES:
-        if spec.head == "Method" and spec.id != "table-10":
-            for row in spec.rows_on(benchmarks["imagenet-c"]):
-                bare = re.sub(r"^[^:]*: |, .*", "", row.label)  # without scenario, severity, architecture; batch size
-                name = words.get(bare, bare.lower().replace("bn adapt+", ""))
-                assert row.when["method"] == name, (spec.id, row.label)
-    for rho, column in zip((1.0, 0.5, 0.1), EXHIBITS["table-5"].columns, strict=True):
-        assert (column.paper, column.when["scenario"].rho) == (str(rho), rho)
-    for column in (*EXHIBITS["table-6"].columns, *EXHIBITS["table-14"].columns):
-        scenario, _, value = column.paper.partition(" ")
-        stream = column.when["scenario"]
-        assert stream.scenario == scenario
-        if value:
-            assert float(value) == (stream.rho if scenario == "DS+CB" else stream.pi)
-        assert scenario != "DS+CI" or stream.rho == 0.5
-    for column in EXHIBITS["table-13"].columns:
-        assert column.paper == f"{column.group} {column.when['seeds'][0]}"
-        assert column.when["method"] == column.group.lower()
+def test_a_natural_stream_of_four_seeds_is_one_run(tmp_path):
+    where = dataclasses.replace(benchmark("demo"), seeds=(2020, 2021), corruptions=("none",))
+    when = {"method": "tent", "scenario": StreamSpec("natural")}
+    with Store(tmp_path / "s") as store:
+        put(store, where, when, lambda c: 50)
+        assert Shelf(store, where).values(when) == ({(2020, "none"): 50.0}, 1)
 
 
 # Numbers from a store
@@ -466,11 +397,3 @@ def test_strips_are_the_labels_in_the_order_of_arrival(demo, store):
     assert changes(ds_cb) < 0.2 < changes(is_cb)
     assert changes(ds_ci) < 0.2 < changes(is_ci)
     assert np.ptp(np.bincount(is_cb.classes)) == 0 < np.ptp(np.bincount(is_ci.classes))
-
-
-def test_traces_are_of_one_run_each(benchmarks):
-    for where in benchmarks.values():
-        for spec in EXHIBITS.values():
-            if isinstance(spec, FigureSpec):
-                traced = [line for panel in spec.of(where) for line in panel.series if len(line) == 3]
-                assert all(len(where.cells(when)) == 1 for _, when, _ in traced)

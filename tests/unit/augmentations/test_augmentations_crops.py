@@ -22,15 +22,14 @@ def pictures(height, width, count=2):
 def test_small_images_are_padded_by_an_eighth_cropped_and_mirrored(side):
     pad, x = side // 8, pictures(side, side)
     padded = F.pad(x, [pad] * 4)
+    shifts = range(2 * pad + 1)
+    all_places = [(top, left, flip) for top in shifts for left in shifts for flip in (False, True)]
+    everywhere = torch.stack([_crop(padded, *place, side) for place in all_places])
+    middle = everywhere[..., side // 2, :].clone()
     seen = set()
     for copy in crops(x, 60, generator()):
-        places = [
-            (top, left, flip)
-            for top in range(2 * pad + 1)
-            for left in range(2 * pad + 1)
-            for flip in (False, True)
-            if torch.allclose(_crop(padded, top, left, side, flip), copy, atol=1e-5)
-        ]
+        near = ((middle - copy[..., side // 2, :]).abs() <= 1e-4).flatten(1).all(1).nonzero().flatten().tolist()
+        places = [all_places[i] for i in near if torch.allclose(everywhere[i], copy, atol=1e-5)]
         assert len(places) == 1  # the same crop of both images
         seen.add(places[0])
     assert {flip for *_, flip in seen} == {False, True}
@@ -38,7 +37,7 @@ def test_small_images_are_padded_by_an_eighth_cropped_and_mirrored(side):
         assert {place[axis] for place in seen} >= {0, pad, 2 * pad}
 
 
-def _crop(padded, top, left, side, flip):
+def _crop(padded, top, left, flip, side):
     cropped = padded[:, :, top : top + side, left : left + side]
     return cropped.flip(3) if flip else cropped
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from delta_tta import Guard, SettingError
+from delta_tta.engine.step import Updater
 from nets import batches, conv_net, flat_net, flatten, without_counts
 from sentences import fitting
 
@@ -20,6 +21,38 @@ def adapter(method="tent+delta", net=None, **settings):
 def assert_unchanged(before, after):
     assert before.keys() == after.keys()
     assert all(torch.equal(before[key], after[key]) for key in before)
+
+
+def parameters(watched):
+    return watched.state_dict()["parameters"]
+
+
+def rate(watched):
+    """The learning rate that the rollbacks have left; it shows in no answer where nothing is learnt."""
+    return watched._updater.optimizer.param_groups[0]["lr"]
+
+
+def counted(watched):
+    """How many batches were counted, and at which the two are compared next."""
+    return watched.state_dict()["guard"]["counts"][2:4]
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """How many samples the reference was asked about, batch by batch."""
+    sizes, own = [], Updater.logits_of_reference
+    monkeypatch.setattr(Updater, "logits_of_reference", lambda self, x: (sizes.append(len(x)), own(self, x))[1])
+    return sizes
+
+
+def batches_asked(watched, stream, asked):
+    """Answer a stream; return at which of its batches, from 1, the reference was asked."""
+    found = []
+    for number, x in enumerate(stream, 1):
+        before = len(asked)
+        watched(x)
+        found += [number] * (len(asked) - before)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -126,14 +159,8 @@ def test_the_batch_at_which_it_fires_is_answered_from_the_state_gone_back_to():
     assert watched.signals.skipped == "collapse: rolled back to the source"
     with torch.no_grad():
         assert torch.allclose(answer, source(x), atol=1e-5)
-    assert watched._updater.optimizer.param_groups[0]["lr"] == pytest.approx(0.01 * WILD["lr"])
-    assert all(
-        torch.equal(p, watched._updater.adapted.source[n]) for n, p in watched._updater.adapted.parameters.items()
-    )
-
-
-def flatten_parameters(watched):
-    return torch.cat([p.detach().flatten() for p in watched._updater.adapted.parameters.values()])
+    assert rate(watched) == pytest.approx(0.01 * WILD["lr"])
+    assert_unchanged(parameters(adapter()), parameters(watched))
 
 
 def test_the_last_good_state_comes_first_and_the_source_after():
@@ -149,54 +176,46 @@ def test_the_last_good_state_comes_first_and_the_source_after():
     now = without_counts(watched.state_dict())
     assert_unchanged(good, {key: now[key] for key in good})
     assert monitor._roll_back() == "collapse: rolled back to the source"
-    assert watched._updater.optimizer.param_groups[0]["lr"] == pytest.approx(1e-4 * 0.01**2)
+    assert rate(watched) == pytest.approx(1e-4 * 0.01**2)
 
 
 @pytest.mark.parametrize(
     ("every", "expected"), [(48, [2, 4, 8, 16, 32, 64, 112, 160]), (4, list(range(4, 121, 4))), (1, list(range(2, 40)))]
 )
-def test_the_two_are_compared_often_at_first_and_then_at_one_batch_in_so_many(every, expected):
-    watched, asked = adapter("tent", flat_net(), guard=Guard(every=every, samples=1, agreement=0)), []
-    reference = watched._updater.logits_of_reference
-    watched._updater.logits_of_reference = lambda x: (asked.append(watched._hooks._batches), reference(x))[1]
-    (x,) = batches(1, size=3, shape=(6,))
-    for _ in range(expected[-1]):
-        watched(x)
-    assert asked == ([2, *expected] if every == 4 else expected)
+def test_the_two_are_compared_often_at_first_and_then_at_one_batch_in_so_many(every, expected, asked):
+    watched = adapter("tent", flat_net(), guard=Guard(every=every, samples=1, agreement=0))
+    stream = batches(1, size=3, shape=(6,)) * expected[-1]
+    assert batches_asked(watched, stream, asked) == ([2, *expected] if every == 4 else expected)
 
 
-def test_small_batches_are_compared_until_there_are_enough_samples():
-    watched, asked = adapter("tent", flat_net(), guard=Guard(samples=10, agreement=0)), []
-    reference = watched._updater.logits_of_reference
-    watched._updater.logits_of_reference = lambda x: (asked.append(watched._hooks._batches), reference(x))[1]
-    for x in batches(16, size=4, shape=(6,)):
-        watched(x)
-    assert asked == [2, 3, 4, 8, 9, 10]
+def test_small_batches_are_compared_until_there_are_enough_samples(asked):
+    watched = adapter("tent", flat_net(), guard=Guard(samples=10, agreement=0))
+    assert batches_asked(watched, batches(16, size=4, shape=(6,)), asked) == [2, 3, 4, 8, 9, 10]
 
 
 @pytest.mark.parametrize(("agreement", "done"), [(0.6, "collapse: rolled back to the source"), (0.4, None)])
 @pytest.mark.parametrize("method", ["tent+delta", "tent+anchored+dot"])
-def test_answers_that_differ_too_often_from_those_before_training_are_a_collapse(method, agreement, done):
+def test_answers_that_differ_too_often_from_those_before_training_are_a_collapse(method, agreement, done, monkeypatch):
     """Half of the answers are changed."""
     watched = adapter(method, guard=Guard(agreement=agreement, samples=1), lr=1e-4)
     first, second = batches(2)
     watched(first)
-    reference = watched._updater.logits_of_reference
+    reference = Updater.logits_of_reference
 
-    def half_right(x):
-        answers = reference(x).clone()
+    def half_right(self, x):
+        answers = reference(self, x).clone()
         answers[::2] = answers[::2].roll(1, 1)
         return answers
 
-    watched._updater.logits_of_reference = half_right
+    monkeypatch.setattr(Updater, "logits_of_reference", half_right)
     answer = watched(second)
     assert watched.signals.skipped == done
     assert watched.signals.rollbacks == (done is not None)
     if done is not None:
         with torch.no_grad():
             assert torch.allclose(answer, conv_net().eval()(second), atol=1e-5)
-        assert torch.equal(*(flatten_parameters(each) for each in (watched, adapter(method))))
-        assert watched._updater.optimizer.param_groups[0]["lr"] == pytest.approx(0.01 * 1e-4)
+        assert_unchanged(parameters(adapter(method)), parameters(watched))
+        assert rate(watched) == pytest.approx(0.01 * 1e-4)
 
 
 @pytest.mark.parametrize("method", ["tent+delta", "tent+tema", "tent+anchored", "tent+anchored+dot+sticky"])
@@ -209,7 +228,7 @@ def test_a_model_that_has_not_been_trained_agrees_with_itself(method, scale):
         watched(1e5 * bad)
     assert watched.signals.refused == 3
     watched(scale * x[:, :, :1, :1].expand_as(x) + 0.2 * x)
-    assert watched._hooks._next == 8  # compared at the second batch and at this one
+    assert counted(watched)[1] == 8  # compared at the second batch and at this one
     assert watched.signals.rollbacks == 0
 
 
@@ -235,7 +254,7 @@ def test_a_healthy_stream_is_left_alone_bit_for_bit(method, update):
     watched = adapter(method, guard=Guard(every=1, samples=1), **settings)
     for x in batches(8):
         assert torch.equal(free(x), watched(x))
-    assert watched._hooks._batches > 0
+    assert counted(watched)[0] > 0
     assert (watched.signals.refused, watched.signals.rollbacks) == (0, 0)
     assert_unchanged(*(without_counts(each.state_dict()) for each in (free, watched)))
 
@@ -264,10 +283,9 @@ def test_what_the_guard_counted_survives_a_save():
     assert watched.signals.refused
     assert watched.signals.rollbacks
     fresh.load_state_dict(watched.state_dict())
-    assert fresh._hooks.memory()["counts"] == watched._hooks.memory()["counts"]
+    assert fresh.state_dict()["guard"]["counts"] == watched.state_dict()["guard"]["counts"]
     assert (fresh.signals.refused, fresh.signals.rollbacks) == (watched.signals.refused, watched.signals.rollbacks)
-    rate = WILD["lr"] * 0.01**watched.signals.rollbacks
-    assert fresh._updater.optimizer.param_groups[0]["lr"] == pytest.approx(rate)
+    assert rate(fresh) == pytest.approx(WILD["lr"] * 0.01**watched.signals.rollbacks)
 
 
 def test_a_state_saved_without_a_guard_goes_on_with_nothing_counted():
@@ -277,32 +295,32 @@ def test_a_state_saved_without_a_guard_goes_on_with_nothing_counted():
     watched(first * float("nan"))
     free(second)
     watched.load_state_dict(free.state_dict())
-    assert (watched.signals.refused, watched.signals.rollbacks, watched._hooks._batches) == (0, 0, 0)
+    assert (watched.signals.refused, watched.signals.rollbacks, counted(watched)[0]) == (0, 0, 0)
     assert torch.equal(watched(third), free(third))
 
 
 @pytest.mark.parametrize("method", ["tent+delta", "tent+anchored+dot+sticky"])
 @pytest.mark.parametrize("where", ["forward", "twin", "backward"])
-def test_a_batch_that_fails_is_not_counted(method, where):
+def test_a_batch_that_fails_is_not_counted(method, where, monkeypatch):
     net, gate = conv_net(), Failing()
     net.insert(5, gate)
     watched = adapter(method, net, guard=Guard(samples=1, every=1))
     first, second, third = batches(3)
     watched(first)
-    before, counts = flatten(watched.state_dict()), watched._hooks.memory()["counts"]
+    before, counts = flatten(watched.state_dict()), watched.state_dict()["guard"]["counts"]
     gate.where = where
-    reference = watched._updater.logits_of_reference
-    if where == "twin":
-        watched._updater.logits_of_reference = lambda x: gate.fail()
-    with pytest.raises(ArithmeticError):
-        watched(second)
-    gate.where, watched._updater.logits_of_reference = None, reference
-    assert watched._hooks.memory()["counts"] == counts
+    with monkeypatch.context() as broken:
+        if where == "twin":
+            broken.setattr(Updater, "logits_of_reference", gate.fail)
+        with pytest.raises(ArithmeticError):
+            watched(second)
+    gate.where = None
+    assert watched.state_dict()["guard"]["counts"] == counts
     assert_unchanged(before, flatten(watched.state_dict()))
     other = adapter(method, guard=Guard(samples=1, every=1))
     other(first)
     assert torch.equal(watched(third), other(third))
-    assert watched._hooks.memory()["counts"] == other._hooks.memory()["counts"]
+    assert watched.state_dict()["guard"]["counts"] == other.state_dict()["guard"]["counts"]
 
 
 class Failing(nn.Module):
@@ -359,4 +377,4 @@ def test_the_twin_is_asked_about_any_view():
     watched, plain = (adapter("tent+delta", guard=Guard(every=1, samples=1)) for _ in range(2))
     for x in batches(4):
         assert torch.equal(watched(torch.complex(x, -x).conj().imag), plain(x))
-    assert watched._hooks._next == 5
+    assert counted(watched)[1] == 5

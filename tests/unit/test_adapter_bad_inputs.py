@@ -60,7 +60,9 @@ shapes = st.one_of(
 @given(cases(), shapes, seeds)
 def test_shapes(case, shape, seed):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-    case.try_it("shapes", x, x.clone())
+    ended = case.try_it("shapes", x, x.clone())
+    fits = len(shape) == 4 and shape[1] == 3 and x.numel() > 0
+    assert (ended in ("answered", "skipped")) == fits
 
 
 @some
@@ -104,7 +106,7 @@ def test_expanded_views(case, along, size, seed):
     x = images(size, seed)
     one = {"samples": x[:1], "channels": x[:, :1], "pixels": x[:, :, :1, :1]}[along]
     view = one.expand_as(x)
-    case.try_it("layouts of memory", view, view.contiguous())
+    assert case.try_it("layouts of memory", view, view.contiguous()) in ("answered", "skipped")
 
 
 EXOTIC = {

@@ -1,0 +1,12 @@
+"""The registry of words."""
+
+import pytest
+
+from delta_tta.objectives import Tent
+from delta_tta.registry import COMPONENTS, component
+
+
+def test_a_name_can_be_taken_once():
+    with pytest.raises(ValueError, match="taken by Tent"):
+        component("tent", "objective", "again", alone=True)(Tent)
+    assert COMPONENTS["tent"].build is Tent
