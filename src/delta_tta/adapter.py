@@ -17,6 +17,7 @@ from .engine.fisher import show_source
 from .engine.inputs import checked, stream_names
 from .engine.model import AdaptedModel
 from .engine.schedules import Worker, schedule_of
+from .engine.stateful import Stateful
 from .engine.step import Updater
 from .errors import InputError, StateError
 from .guard.monitor import hooks_of
@@ -34,7 +35,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _never_compiled: Callable[[F], F] = getattr(torch, "_disable_dynamo", torch.compiler.disable)
 
 
-class Adapter(nn.Module):
+class Adapter(Stateful):
     """A classifier that adapts while it predicts. Made by `delta_tta.adapt`.
 
     Calling it answers a batch and learns from it. It puts its own layers into the model it was given; `unload` takes
@@ -76,7 +77,6 @@ class Adapter(nn.Module):
         self._unloaded = False
         self.model = model
         self.training = False
-        self.register_load_state_dict_post_hook(_expect_no_more)  # type: ignore[no-untyped-call]  # torch does not type it
 
     @_never_compiled
     def forward(self, images: Tensor, stream: Hashable | Sequence[Hashable] | Tensor = None) -> Tensor:
@@ -183,16 +183,10 @@ class Adapter(nn.Module):
                 self._unloaded = True
             return self.model
 
-    # a state of its own kind: neither what a module saves nor what it loads, hence the two overrides
-    def state_dict(self, *, prefix: str = "", **as_part: Any) -> dict[str, Any]:  # type: ignore[override]
-        """Return what adaptation changed, and only that; loads with torch.load(weights_only=True).
-
-        That is kilobytes, but for CoTTA, which changes all weights; with update="slow" or "window" it includes the
-        samples kept for the next update.
-        """
+    def _captured(self) -> dict[str, Any]:
         with self._turn():
             self._worker.wait()
-            state = {
+            return {
                 "format": states.FORMAT,
                 "method": str(self.recipe),
                 "settings": asdict(self.settings),
@@ -202,38 +196,19 @@ class Adapter(nn.Module):
                 "filter": {} if self._filter is None else self._filter.remembered(),
                 **states.capture(self._updater, self._schedule),
             }
-        state = states.seal(state)
-        if as_part.get("destination") is None:
-            return state
-        as_part["destination"][prefix + "adaptation"] = state  # the adapter is part of a larger module
-        whole: dict[str, Any] = as_part["destination"]
-        return whole
 
-    def load_state_dict(self, state_dict: dict[str, Any], *_: Any, **__: Any) -> None:  # type: ignore[override]
-        """Go on from a saved state, bit for bit. A state that does not fit changes nothing."""
+    def _recover(self, state: dict[str, Any]) -> None:
         with self._turn():
             self._worker.wait()
-            states.check(state_dict, self.recipe, self.settings, self._updater)
-            states.check_filter(state_dict, self._filter)
+            states.check(state, self.recipe, self.settings, self._updater)
+            states.check_filter(state, self._filter)
             self._restore_source()
-            states.restore(state_dict, self._updater, self._schedule)
-            self._hooks.remember(state_dict["guard"])
+            states.restore(state, self._updater, self._schedule)
+            self._hooks.remember(state["guard"])
             if self._filter is not None:
-                self._filter.recall(state_dict["filter"])
+                self._filter.recall(state["filter"])
             found = Outcome(frequencies=self._updater.frequencies())
-            self._signals = self._counted(found, state_dict["step"], state_dict["samples"])
-
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
-        """Load as part of a larger module."""
-        _metadata, _strict, missing_keys, _unexpected_keys, errors = rest
-        self._inner_prefix = f"{prefix}model."
-        if f"{prefix}adaptation" not in state_dict:
-            missing_keys.append(f"{prefix}adaptation")
-            return
-        try:
-            self.load_state_dict(state_dict[f"{prefix}adaptation"])
-        except StateError as error:
-            errors.append(str(error))
+            self._signals = self._counted(found, state["step"], state["samples"])
 
     def train(self, mode: bool = True) -> Adapter:
         """Do nothing: an adapter has no training mode."""
@@ -305,8 +280,3 @@ class Adapter(nn.Module):
         """Wait before being copied or pickled."""
         self._worker.wait()
         return self.__dict__.copy()
-
-
-def _expect_no_more(adapter: Adapter, keys: Any) -> None:
-    """The adapter's part of a larger state does not hold the model inside, so nothing of that is missing."""
-    keys.missing_keys[:] = [key for key in keys.missing_keys if not key.startswith(adapter._inner_prefix)]

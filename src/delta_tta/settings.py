@@ -8,10 +8,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_type_hints
 
 from .errors import SettingError, nearest
 from .guard.limits import Guard
+from .typed import typed
 
 T = TypeVar("T")
 
@@ -108,7 +109,7 @@ class Settings:
         for field in dataclasses.fields(self):
             if field.name == "extra":
                 continue
-            object.__setattr__(self, field.name, _typed(field.name, getattr(self, field.name), hints[field.name]))
+            object.__setattr__(self, field.name, typed(field.name, getattr(self, field.name), hints[field.name]))
         _require("lr", self.lr, 0 < self.lr < math.inf, "greater than 0 and finite")
         _require("alpha", self.alpha, 0 <= self.alpha <= 1, "between 0 and 1")
         _require("lam", self.lam, 0 <= self.lam <= 1, "between 0 and 1")
@@ -232,38 +233,6 @@ def _options(component: Any) -> list[str]:
 def _hints() -> dict[str, Any]:
     """Return the declared types; they are texts until asked for, which is slow."""
     return get_type_hints(Settings)
-
-
-def _typed(name: str, value: object, hint: Any) -> object:
-    """Return the value in its declared type, or raise."""
-    if Guard in get_args(hint):
-        if isinstance(value, Guard) or value in ("on", "off"):
-            return value
-        raise SettingError(f"Expected setting `{name}` to be 'on', 'off' or a Guard(…), but got {value!r}.")
-    if get_origin(hint) is Literal:
-        choices = get_args(hint)
-        if value in choices and isinstance(value, str):
-            return value
-        raise SettingError(f"Expected setting `{name}` to be one of {choices}, but got {value!r}.")
-    kinds = (hint,) if get_origin(hint) is tuple else get_args(hint) or (hint,)
-    if value is None and type(None) in kinds:
-        return None
-    if any(get_origin(kind) is tuple for kind in kinds):
-        numbers = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
-        if len(numbers) == 3 and all(isinstance(v, (int, float)) for v in numbers):
-            return tuple(float(v) for v in numbers)
-        raise SettingError(f"Expected setting `{name}` to be three numbers or None, but got {value!r}.")
-    if str in kinds and isinstance(value, str):
-        return value
-    if isinstance(value, bool):  # a bool is an int to Python, never to a reader
-        if bool in kinds:
-            return value
-    elif float in kinds and isinstance(value, (int, float)):
-        return float(value)
-    elif int in kinds and isinstance(value, int):
-        return value
-    expected = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
-    raise SettingError(f"Expected setting `{name}` to be {expected}, but got {value!r}.")
 
 
 def _require(name: str, value: object, fine: bool, words: str) -> None:

@@ -133,7 +133,9 @@ def anchors(page):
 
 
 def test_links_between_documents_lead_somewhere():
-    root = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
+    root = [
+        ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "CHANGELOG.md")
+    ]
     for page in [*root, *(ROOT / page for page in PAGES)]:
         text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.S)
         for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]+))?\)", text):

@@ -10,7 +10,8 @@ from torch import Tensor
 from ..errors import InputError, SettingError
 from ..objectives import Eata
 from ..prediction import Prediction
-from .step import Updater, finite
+from .finite import finite
+from .step import Updater
 
 
 def show_source(updater: Updater, source: Iterable[Tensor] | None) -> None:

@@ -17,6 +17,7 @@ from ..prediction import Prediction
 from ..settings import Settings
 from ..signals import Outcome, Reason, Skip
 from . import forks
+from .finite import finite
 from .step import Update, Updater
 
 
@@ -77,8 +78,25 @@ class Slow(Every):
     def _answer(self, x: Tensor) -> tuple[Tensor, Callable[[], None]]:
         """Return the logits, and what starts the averages."""
         if self.updater.settings.init == "first" and not self.updater.started:
-            return self.updater.start(x)
+            return _start(self.updater, x)
         return self.updater.predict(x), lambda: None
+
+
+def _start(updater: Updater, x: Tensor) -> tuple[Tensor, Callable[[], None]]:
+    """Answer with the statistics of x, and return what makes them the start of the averages; nothing trains."""
+    updater.adapted.discard()
+    norms = updater.adapted.norms.values()
+    with torch.no_grad():
+        with updater._phase("observing"):
+            logits = updater._logits(x)
+        answer = updater._answer(x, logits, seen=True)
+    fine = finite([logits, *(t for norm in norms for t in norm.measured())])
+
+    def begin() -> None:
+        for norm in norms:
+            norm.commit() if fine else norm.discard()
+
+    return answer, begin
 
 
 class Window(Every):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +23,7 @@ from ..registry import COMPONENTS, Capabilities, State
 from ..reweighting import Reweighting
 from ..settings import Settings
 from ..signals import Outcome, Reason, Skip
+from .finite import not_finite
 from .forward import Forward
 from .hooks import Hooks
 from .loss import Loss, loss_of
@@ -108,21 +108,6 @@ class Updater(Forward, Capabilities):
     def started(self) -> bool:
         """Whether no layer waits for a batch to start its averages from."""
         return all(norm.settled for norm in self.adapted.norms.values())
-
-    def start(self, x: Tensor) -> tuple[Tensor, Callable[[], None]]:
-        """Answer with the statistics of x, and return what makes them the start of the averages; nothing trains."""
-        self.adapted.discard()
-        with torch.no_grad():
-            with self._phase("observing"):
-                logits = self._logits(x)
-            answer = self._answer(x, logits, seen=True)
-        fine = finite([logits, *(t for norm in self.adapted.norms.values() for t in norm.measured())])
-
-        def begin() -> None:
-            for norm in self.adapted.norms.values():
-                norm.commit() if fine else norm.discard()
-
-        return answer, begin
 
     def bake(self) -> None:
         """Write into the model what a plain model should answer with."""
@@ -243,7 +228,7 @@ class Updater(Forward, Capabilities):
             "gradient": gradients,
             "statistics": measured,
         }
-        wrong = self._not_finite(learnt)
+        wrong = not_finite(learnt)
         wrong = wrong or self.hooks.before_commit(len(prediction.label), of_source)
         if wrong is not None:
             self.hooks.refuse(wrong)
@@ -269,13 +254,6 @@ class Updater(Forward, Capabilities):
             self.adapted.parameters,
             whole_batch=self.settings.reduction == "batch",
         )
-
-    @staticmethod
-    def _not_finite(learnt: Mapping[str, Sequence[Tensor | None]]) -> Skip | None:
-        """Return what of it is not finite, in words, or None."""
-        if finite(list(itertools.chain(*learnt.values()))):
-            return None
-        return Skip(Reason.NOT_FINITE, ", ".join(name for name, values in learnt.items() if not finite(values)))
 
     def _gradients(self, loss: Tensor) -> list[Tensor | None]:
         with self._phase("replaying"):
@@ -308,9 +286,3 @@ class Updater(Forward, Capabilities):
 
 def _build(name: str | None, settings: Settings) -> Any:
     return None if name is None else COMPONENTS[name].build(settings)
-
-
-def finite(values: Sequence[Tensor | None]) -> bool:
-    """Whether all of it is."""
-    flat = [value if value.dim() == 1 else value.flatten() for value in values if value is not None]
-    return not flat or bool(torch.cat(flat).isfinite().all())

@@ -13,6 +13,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..augmentations.views import views
+from ..engine.finite import not_finite
 from ..engine.step import Update
 from ..norms.layers import BatchStatistics
 from ..norms.statistics import at_least_float32
@@ -76,7 +77,7 @@ class Cotta(StandaloneUpdater):
             if self.settings.symmetric:
                 loss = (loss - (student.log_p.exp() * teacher.log_p.detach().clamp(min=MINIMUM)).sum(1).mean()) / 2
         gradients = self._gradients(loss)
-        wrong = self._not_finite({"prediction": [student.p, teacher.p], "loss": [loss.detach()], "gradient": gradients})
+        wrong = not_finite({"prediction": [student.p, teacher.p], "loss": [loss.detach()], "gradient": gradients})
         if wrong is None:
             self._commit(student, gradients, None)
             self._follow_and_restore()

@@ -14,6 +14,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..augmentations.augmix import augmix
+from ..engine.finite import not_finite
 from ..engine.step import Update
 from ..norms.layers import BatchStatistics
 from ..norms.statistics import batch_moments
@@ -101,7 +102,7 @@ class Memo(StandaloneUpdater):
         gradients = self._gradients(loss)
         parameters = list(self.adapted.parameters.values())
         own = [p.data for p in parameters]
-        finite = self._not_finite({"loss": [loss.detach()], "gradient": gradients}) is None
+        finite = not_finite({"loss": [loss.detach()], "gradient": gradients}) is None
         try:
             for p, gradient in zip(parameters, gradients, strict=True) if finite else ():
                 if gradient is not None:

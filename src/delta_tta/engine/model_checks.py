@@ -1,0 +1,59 @@
+"""Which models cannot be adapted, or not by a method; each error says what to do instead."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from ..errors import ModelError
+from ..norms import NormSites
+from ..recipe import Recipe
+
+
+def check_kind(model: nn.Module, recipe: Recipe) -> None:
+    """Raise where the layers of a model, or of a part of it, cannot be replaced because they are layers no more."""
+    for name, module in model.named_modules():
+        graph = getattr(module, "graph", None) if isinstance(module, torch.fx.GraphModule) else None
+        if isinstance(module, torch.jit.ScriptModule):
+            # a part without batch norms, such as one that normalises the images, does no harm
+            adapts = recipe.statistics != "source" and _has_statistics(module)
+            if name and hasattr(module, "training") and not adapts:
+                continue
+            what = f"compiled by TorchScript ({type(module).__name__})"
+        elif type(module).__module__.startswith("torch.export.") or (
+            graph is not None and any(isinstance(node.target, torch._ops.OpOverload) for node in graph.nodes)
+        ):
+            what = "exported by torch.export"
+        else:
+            continue
+        raise ModelError(
+            f"{f'Layer {name!r}' if name else 'The model'} was {what}, so its layers can be neither replaced nor "
+            "trained. Give the nn.Module that it was made from; what unload(keep=True) returns can be compiled or "
+            "exported again."
+        )
+
+
+def _has_statistics(module: nn.Module) -> bool:
+    return any(name.endswith("running_mean") for name, _ in module.named_buffers())
+
+
+def check_layers(model: nn.Module, recipe: Recipe, sites: NormSites, parameters: dict[str, nn.Parameter]) -> None:
+    """Raise where the method needs layers or parameters that the model does not have."""
+    if any(isinstance(p, nn.parameter.UninitializedParameter) for p in model.parameters()):
+        raise ModelError("The model has lazy layers that were never run; run it once before adapting it.")
+    if any(p.is_inference() for p in model.parameters()):
+        raise ModelError("The model was made under torch.inference_mode() and cannot learn; make it outside.")
+    # 'tent' alone trains any norm layers; what else names statistics needs layers that have them
+    needs_batch_norm = recipe.statistics != "source" and (recipe.statistics != "bn" or recipe.trains == "nothing")
+    if needs_batch_norm and not sites.originals:
+        dot = "+dot" if recipe.reweighting == "dot" else ""
+        instead = f"{recipe.objective}{dot}" if recipe.objective and parameters else "source"
+        raise ModelError(
+            f"Method '{recipe}' renews the statistics of batch norm layers, and the model has none. "
+            f"Write '{instead}' instead."
+        )
+    if recipe.objective is not None and not parameters:
+        raise ModelError(
+            f"Method '{recipe}' trains the weight and bias of norm layers, and the model has none. "
+            f"Write '{'tema' if sites.originals else 'source'}' instead."
+        )

@@ -1,0 +1,41 @@
+"""Values that a user gives, in the types that were declared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args, get_origin
+
+from .errors import SettingError
+from .guard.limits import Guard
+
+
+def typed(name: str, value: object, hint: Any) -> object:
+    """Return the value in its declared type, or raise."""
+    if Guard in get_args(hint):
+        if isinstance(value, Guard) or value in ("on", "off"):
+            return value
+        raise SettingError(f"Expected setting `{name}` to be 'on', 'off' or a Guard(…), but got {value!r}.")
+    if get_origin(hint) is Literal:
+        choices = get_args(hint)
+        if value in choices and isinstance(value, str):
+            return value
+        raise SettingError(f"Expected setting `{name}` to be one of {choices}, but got {value!r}.")
+    kinds = (hint,) if get_origin(hint) is tuple else get_args(hint) or (hint,)
+    if value is None and type(None) in kinds:
+        return None
+    if any(get_origin(kind) is tuple for kind in kinds):
+        numbers = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
+        if len(numbers) == 3 and all(isinstance(v, (int, float)) for v in numbers):
+            return tuple(float(v) for v in numbers)
+        raise SettingError(f"Expected setting `{name}` to be three numbers or None, but got {value!r}.")
+    if str in kinds and isinstance(value, str):
+        return value
+    if isinstance(value, bool):  # a bool is an int to Python, never to a reader
+        if bool in kinds:
+            return value
+    elif float in kinds and isinstance(value, (int, float)):
+        return float(value)
+    elif int in kinds and isinstance(value, int):
+        return value
+    expected = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+    raise SettingError(f"Expected setting `{name}` to be {expected}, but got {value!r}.")
