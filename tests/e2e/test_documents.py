@@ -44,6 +44,7 @@ def words_forgotten():
         del words.COMPONENTS[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [torchvision.models.resnet18, lambda: timm.create_model("regnetx_002")],
@@ -62,6 +63,7 @@ def test_the_readme_runs(model, tmp_path, monkeypatch):
     assert names["metrics"].class_mean_accuracy > 0.65  # the source: 0.57
 
 
+@pytest.mark.slow
 def test_the_quickstart_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}  # nothing but the page, from top to bottom
@@ -72,6 +74,7 @@ def test_the_quickstart_runs(tmp_path, monkeypatch):
     assert not isinstance(names["plain"], delta_tta.Adapter)
 
 
+@pytest.mark.slow
 def test_the_page_on_data_runs(capsys):
     names = {}
     for example in examples("docs/data.md"):
@@ -162,6 +165,7 @@ def test_the_page_on_a_new_method_runs(words_forgotten, capsys):
     assert float(table["margin+delta"]) > float(table["margin"])
 
 
+@pytest.mark.slow
 def test_the_new_method_keeps_the_contract(tmp_path):
     """As the page says, but for one sentence: all of them take as long as a tenth of the suite."""
     text = (ROOT / "docs/new-method.md").read_text()

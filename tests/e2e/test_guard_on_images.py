@@ -46,6 +46,7 @@ def test_images_scaled_wrongly_are_answered_and_not_learnt_from(shuffled, scale)
     assert all(torch.equal(after[name][key], value) for name, kept in before.items() for key, value in kept.items())
 
 
+@pytest.mark.slow
 def test_one_class_for_minutes_is_healthy(batches):
     _, alone = right("tent+delta", batches, guard="off")
     model, watched = right("tent+delta", batches)
@@ -53,6 +54,7 @@ def test_one_class_for_minutes_is_healthy(batches):
     assert (model.signals.rollbacks, model.signals.refused) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["tent+tema", "tent+delta"])
 def test_a_hundred_times_the_learning_rate_is_undone(method, batches):
     model, watched = right(method, batches, lr=1e-1)
@@ -61,6 +63,7 @@ def test_a_hundred_times_the_learning_rate_is_undone(method, batches):
     assert watched > alone + COUNT / 10
 
 
+@pytest.mark.slow
 def test_a_dependent_stream_is_worth_one_warning_where_batches_stand_alone(batches, shuffled, caplog):
     right("tent", shuffled, guard="off")
     right("tent+delta", batches, guard="off")
@@ -76,6 +79,7 @@ def covered(level, noise):
     return exact.round().clamp(0, 255).to(torch.uint8), torch.full((64,), -1)  # nothing is right
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["tema", "tent+delta"])
 def test_a_lens_that_was_covered_costs_nothing(method, shuffled):
     interrupted = [*shuffled[:5], *[covered(0, 16)] * 10, *shuffled[5:]]

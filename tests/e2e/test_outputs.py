@@ -74,6 +74,7 @@ def close(*numbers):
     return lambda: [os.close(number) for number in numbers]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numbers", [[1], [0, 1, 2]])
 def test_closed_streams_stop_nothing(command, tmp_path, numbers):
     ended = run([*command, "--markdown", "table.md"], preexec_fn=close(*numbers))
@@ -88,6 +89,7 @@ def broken_pipe():
     return writes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", ["pipe", "/dev/full"])
 def test_what_cannot_be_printed_is_kept(command, tmp_path, output):
     if output != "pipe" and not os.path.exists(output):

@@ -99,6 +99,7 @@ def resnet50(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_imagenet_c(tmp_path, resnet50):
     for wnid in imagenet_wnids()[:3]:
         for name in ("gaussian_noise", "shot_noise"):
@@ -109,6 +110,7 @@ def test_imagenet_c(tmp_path, resnet50):
     assert table["rows"][0]["numbers"][0]["paper"] == 28.672
 
 
+@pytest.mark.slow
 def test_imagenet_r(tmp_path, resnet50):
     for number, wnid in enumerate(imagenet_wnids()[300:500]):
         jpeg(tmp_path / f"imagenet-r/{wnid}/{'sketch' if number % 2 else 'toy'}_0.jpg", side=16)

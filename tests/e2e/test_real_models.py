@@ -103,6 +103,7 @@ def test_torch_export_of_the_baked_model(name, method):
 
 
 # torch's exporter warns about its own use of older interfaces
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 def test_onnx_export_of_the_baked_model():
     adapter = delta_tta.adapt(settled(MODELS["timm regnetx_002"]), "tent+delta", "cifar10-c", guard=UNTRAINED)
@@ -121,7 +122,9 @@ def test_onnx_export_of_the_baked_model():
     [("vit_tiny_patch16_224", {"img_size": SIZE}), ("resnet50_gn", {})],
     ids=["layer norm", "group norm"],
 )
-@pytest.mark.parametrize("method", ["tent+dot", "eta+dot+lame", "cotta", "memo"])
+@pytest.mark.parametrize(
+    "method", ["tent+dot", "eta+dot+lame", *(pytest.param(m, marks=pytest.mark.slow) for m in ("cotta", "memo"))]
+)
 def test_models_without_batch_norm_where_the_method_allows(name, options, method):
     model = timm.create_model(name, num_classes=7, **options).eval()
     source, x = snapshot(model), drifted()[:4]

@@ -32,6 +32,7 @@ def options(tmp_path):
     return [images, "--model", write_network(tmp_path), "--epochs", "5", "-b", "7", "--lr", "0.05"]
 
 
+@pytest.mark.slow
 def test_logit_adjustment_helps_the_rare_classes(tmp_path):
     counts = {name: round(80 * 0.02 ** (k / 9)) for k, name in enumerate(CLASSES)}  # 80 airplanes, 2 trucks
     images = write_images(tmp_path / "images", counts)

@@ -79,6 +79,7 @@ assert ended_well(child)
     )
 
 
+@pytest.mark.slow
 def test_a_fork_while_another_thread_answers():
     run_for_itself(
         BEGIN
@@ -107,6 +108,7 @@ for background in (False, True):
     )
 
 
+@pytest.mark.slow
 def test_a_child_that_began_in_the_middle_of_something_says_so():
     run_for_itself(
         BEGIN
