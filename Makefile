@@ -29,11 +29,11 @@ $(READY): $(LIGHT)
 demo: $(LIGHT)   ## five methods over the four scenarios on the embedded images, and a page (about two minutes)
 	$(BIN)/delta-tta demo
 
-test: setup lint ## lint, type check and run the tests, but for the slow ones (about 5 minutes)
+test: setup lint ## lint, type check and run the tests, but for the slow ones 
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow'
 
-test-slow: setup ## the other tests: clusters, kills, examples, benchmarks, the documentation, more methods (about 6 minutes)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
+test-slow: setup ## the other tests: clusters, kills, examples, benchmarks, the documentation, more methods
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow $(SLOW)
 
 # Old packages use what is now deprecated in other packages: here such warnings are no errors.
 lowest: $(LOWEST) ## the unit and contract tests with the lowest supported versions, in .lowest (needs Python 3.10 or 3.11)

@@ -6,6 +6,7 @@ import itertools
 import torch
 
 import delta_tta
+from delta_tta.adapt import recommended
 from delta_tta.recipe import parse, sentences, used_settings
 from nets import batches, conv_net
 
@@ -41,7 +42,7 @@ SCHEDULES = {
 
 def fitting(net, method, *preset, **settings):
     """An adapter with those of the settings that the method has: one test serves many methods."""
-    return delta_tta.adapt(net, method, *preset, **used_settings(method, settings))
+    return delta_tta.adapt(net, method, *preset, **used_settings(method or recommended(net), settings))
 
 
 def make(method, schedule=SCHEDULES["every"], net=None, device="cpu", shape=(3, 8, 8), **settings):

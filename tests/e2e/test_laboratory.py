@@ -41,19 +41,19 @@ def _one_cache(tmp_path_factory):
 
 def test_a_file_and_options_say_the_same(tmp_path):
     (tmp_path / "one.toml").write_text(
-        'methods = ["source", "bn"]\nscenarios = ["IS+CB"]\nimages = 100\nbatch_sizes = 50\nseeds = [1, 2]\n'
-        "[settings]\nlr = 0.002\n"
+        'methods = ["source", "tema"]\nscenarios = ["IS+CB"]\nimages = 100\nbatch_sizes = 50\nseeds = [1, 2]\n'
+        "[settings]\nalpha = 0.9\n"
     )
     first = run("run", "one.toml", "--store", "a.db", "--workers", "0", "--json")
-    options = ["-m", "source", "-m", "bn", "--seed", "1", "--seed", "2", "--set", "lr=0.002"]
+    options = ["-m", "source", "-m", "tema", "--seed", "1", "--seed", "2", "--set", "alpha=0.9"]
     second = run("run", *options, *SMALL, "--store", "b.db")
     assert "Results: b.db (4 of 4 cells)" in second.stderr
-    assert "bn (lr=0.002)" in second.stdout
+    assert "tema (alpha=0.9)" in second.stdout
     shown = run("compare", "a.db", "b.db").stdout
     assert "0 of 4 common cells changed" in shown
     rows = json.loads(first.stdout)
     assert {(row["method"], row["cell"]["stream"]) for row in rows} == {
-        (m, f"IS+CB, seed {s}") for m in ("source", "bn") for s in (1, 2)
+        (m, f"IS+CB, seed {s}") for m in ("source", "tema") for s in (1, 2)
     }
     assert all(row["about"]["versions"]["torch"] and row["digest"] and row["samples"] == 100 for row in rows)
 

@@ -109,7 +109,7 @@ def test_any_text_is_read_or_refused(text):
     [
         ("eta+div-w", "does what 'div-w' does already"),
         ("tent+dot+la", "two reweightings"),
-        ("cotta+delta", r"a whole method that takes no parts\. Write 'cotta'"),
+        ("cotta+delta", r"a standalone method that takes no parts\. Write 'cotta'"),
         ("lame+tbr", r"write 'tent\+tbr\+lame'"),
         ("tent+cotta", "cannot follow"),
         ("bn+la", "weighs the samples of a loss"),
