@@ -29,7 +29,7 @@ $(READY): $(LIGHT)
 demo: $(LIGHT)   ## five methods over the four scenarios on the embedded images, and a page (about two minutes)
 	$(BIN)/delta-tta demo
 
-test: setup lint ## lint, type check and run the tests, but for the slow ones 
+test: setup lint ## lint, type check and run the tests, but for the slow ones
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow'
 
 test-slow: setup ## the other tests: clusters, kills, examples, benchmarks, the documentation, more methods

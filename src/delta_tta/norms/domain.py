@@ -28,7 +28,7 @@ whatever then moves is no new domain. So sharpness must change by a factor of 1.
 
 def sharpness(x: Tensor, ranks: Ranks | None = None) -> Array | None:
     """Return the sharpness of each channel of a batch (B, C, …, W), (C,); None where there is none to be had."""
-    if x.dim() < 4 or x.shape[-1] < 3:
+    if x.dim() < 4 or x.shape[-1] < 3 or x.is_complex():
         return None
     pixels = x.float()
     bends = (pixels[..., 2:] - 2 * pixels[..., 1:-1] + pixels[..., :-2]).transpose(0, 1).flatten(1)  # (C, n)

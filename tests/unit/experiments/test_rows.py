@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from delta_tta.cli.commands import app
 from delta_tta.errors import DataError
 from delta_tta.experiments import Store
-from delta_tta.files import digest
+from delta_tta.files import fingerprint
 from laboratory import cell, place, result
 
 
@@ -29,7 +29,7 @@ def forge(path, column, change):
         base.row_factory = sqlite3.Row
         row = dict(base.execute("SELECT cell, result FROM cells WHERE key = 'second'").fetchone())
         row[column] = change(row[column])
-        values = (*row.values(), digest("second", *row.values()))
+        values = (*row.values(), fingerprint("second", *row.values()))
         base.execute("UPDATE cells SET cell = ?, result = ?, digest = ? WHERE key = 'second'", values)
 
 

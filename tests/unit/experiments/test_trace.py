@@ -9,7 +9,7 @@ import pytest
 
 from delta_tta.errors import DataError
 from delta_tta.experiments import Store, Trace
-from delta_tta.files import digest
+from delta_tta.files import fingerprint
 from delta_tta.paper import benchmark as benchmark
 from laboratory import cell, place, result
 
@@ -62,6 +62,6 @@ GOOD = np.zeros(4, np.int32)
 )
 def test_a_forged_trace_is_named(path, data):
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as base:
-        base.execute("UPDATE traces SET data = ?, digest = ? WHERE key = 'second'", (data, digest("second", data)))
+        base.execute("UPDATE traces SET data = ?, digest = ? WHERE key = 'second'", (data, fingerprint("second", data)))
     with Store(path) as store, pytest.raises(DataError, match=r"s\.db, cell second: A trace is damaged"):
         store.trace("second")
