@@ -1,6 +1,7 @@
 """Shared by all tests: one thread per process, fixed seeds, reproducible property tests."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -13,6 +14,10 @@ import pytest
 import torch
 
 import campaign
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and the programs that they start inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 torch.set_num_threads(1)
 hypothesis.settings.register_profile(

@@ -62,6 +62,9 @@ def test_shapes(case, shape, seed):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
     ended = case.try_it("shapes", x, x.clone())
     fits = len(shape) == 4 and shape[1] == 3 and x.numel() > 0
+    keeps = case.call == "adapter" and ADAPTERS[case.who][1].get("update", "every") != "every"
+    if keeps and case.warm and shape[1:] != (3, 8, 8):  # unlike the samples kept for the next update
+        fits = False
     assert (ended in ("answered", "skipped")) == fits
 
 
