@@ -15,7 +15,7 @@ import torch
 
 import campaign
 
-# A shell that starts the tests in the background lets them ignore Ctrl-C, and the programs that they start inherit that.
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and so do the programs that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

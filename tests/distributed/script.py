@@ -51,7 +51,9 @@ def one(run, rank):
             except delta_tta.InputError:
                 continue  # and go on, as if nothing had happened
         answers.append(adapter(own))
-    return {"answers": answers, "state": adapter.state_dict(), "signals": vars(adapter.signals)}
+    signals = vars(adapter.signals)
+    signals["skipped"] = signals["skipped"] and str(signals["skipped"])  # torch.load takes plain types only
+    return {"answers": answers, "state": adapter.state_dict(), "signals": signals}
 
 
 def main():

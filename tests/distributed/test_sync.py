@@ -128,7 +128,7 @@ def test_two_ranks_are_one_process(method, two_ranks):
 @pytest.mark.slow
 def test_the_state_of_a_rank_loads_into_a_process_of_its_own(two_ranks):
     _, wanted, _ = alone("tent+delta", SETTINGS)
-    adapter = delta_tta.adapt(conv_net().double(), "tent+delta", **SETTINGS)
+    adapter = fitting(conv_net().double(), "tent+delta", **SETTINGS)
     adapter.load_state_dict(torch.load(two_ranks / "tent+delta-1.pt", weights_only=True)["state"])
     for name, value in tensors(adapter.state_dict()):
         assert torch.allclose(value.double(), dict(tensors(wanted))[name].double(), atol=1e-6)
@@ -150,7 +150,7 @@ def test_a_model_that_cannot_run_on_nothing_may_have_an_empty_share(three_ranks)
 
 @pytest.mark.slow
 def test_without_running_statistics_a_first_prediction_is_the_whole_batchs(three_ranks):
-    adapter = delta_tta.adapt(forget_statistics(conv_net().double()), "tent+tbr", **SETTINGS)
+    adapter = fitting(forget_statistics(conv_net().double()), "tent+tbr", **SETTINGS)
     whole = adapter.predict(batches(1, 12, dtype=torch.float64)[0])
     ranks = [torch.load(three_ranks / f"no-{rank}.pt", weights_only=True)["answers"][0] for rank in range(3)]
     assert torch.allclose(torch.cat(ranks), whole, atol=1e-6, rtol=0)
