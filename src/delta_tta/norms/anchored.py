@@ -111,7 +111,8 @@ class Anchored(MovingAverage):
         slot, learns = self._phase.slot, torch.is_grad_enabled()
         if slot == 0 and not learns:
             return self.frozen(x)
-        seen = self._observation(x)
+        half = self._phase.half and not learns  # TBR's gradient needs the statistics of the whole batch
+        seen = self._observation(x[len(x) // 2 :] if half else x)
         y = self._normalised(x, slot, seen)
         if not learns:
             _ = seen.statistics  # no backward pass will come: measure now and let the features go

@@ -32,8 +32,8 @@ class Phase:
     as the original layer would.
 
     `ranks` are the processes whose batches count as one; None for this one alone. `slot` is which averages anchored
-    layers use, `rates` how far those of each slot follow a batch, `anew` whether a new domain begins with this batch,
-    and their averages start again. A list as `sums` asks the layers, in the phase "source", to tell what shift.py wants
+    layers use, `rates` how far those of each slot follow a batch, `half` whether they measure only the later half of a
+    batch, `anew` whether a new domain begins with this batch, and their averages start again. A list as `sums` asks the layers, in the phase "source", to tell what shift.py wants
     to know of their features. `reached`: some layer has been run. A list as `met` asks the layers that run for the
     first time for their name, their features, and how often these were changed in place before.
     """
@@ -41,6 +41,7 @@ class Phase:
     ranks: Ranks | None = None
     slot = 0
     rates: tuple[float, ...] = ()
+    half = False
     anew = False
     sums: list[tuple[AdaptiveNorm, Tensor]] | None = None
     reached = False

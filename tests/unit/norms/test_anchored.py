@@ -161,6 +161,17 @@ def test_at_rates_of_a_plain_mean_the_averages_are_those_of_all_samples():
     assert torch.allclose(made.std[1] ** 2, everything.var((0, 2, 3), correction=0) + made.source.eps)
 
 
+@pytest.mark.parametrize("learns", [False, True])
+def test_half_a_batch_is_measured_where_half_is_enough_but_a_gradient_needs_it_whole(learns):
+    layer, x = source(), images()
+    made, state = anchored(layer, slot=2)
+    state.half = True
+    with torch.set_grad_enabled(learns):
+        made(x)
+    mean, _ = made.seen
+    assert torch.allclose(mean, (x if learns else x[3:]).mean((0, 2, 3)), atol=1e-12)
+
+
 def test_what_is_discarded_or_dropped_leaves_no_trace():
     made, phase = anchored(source(), 1)
     before = made.remembered()

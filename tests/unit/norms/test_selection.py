@@ -158,6 +158,18 @@ def test_a_slot_that_missed_batches_follows_the_next_as_far_as_if_it_had_met_the
     assert any(memory.batches - memory.last[1] > 1 for memory, _ in seen)
 
 
+@pytest.mark.parametrize(("size", "halved"), [(16, False), (64, True)])
+def test_large_batches_are_measured_by_half_between_comparisons_only(size, halved):
+    model, chooser = shares()
+    x, found = bright([i % 10 for i in range(size)]), []
+    for _ in range(40):
+        compares = chooser.memory.batches >= chooser.memory.due
+        model(x)
+        found.append((compares, model._updater.adapted.phase.half))
+    assert {half for compares, half in found if compares} == {False}
+    assert {half for compares, half in found if not compares} == {halved}
+
+
 @pytest.mark.parametrize(("size", "share"), [(16, 0.25), (64, 1.0), (200, 1.0)])
 def test_small_batches_move_the_averages_by_less(size, share):
     model, chooser = shares(alpha=0.9)
