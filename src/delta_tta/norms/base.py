@@ -33,9 +33,10 @@ class Phase:
 
     `ranks` are the processes whose batches count as one; None for this one alone. `slot` is which averages anchored
     layers use, `rates` how far those of each slot follow a batch, `half` whether they measure only the later half of a
-    batch, `anew` whether a new domain begins with this batch, and their averages start again. A list as `sums` asks the layers, in the phase "source", to tell what shift.py wants
-    to know of their features. `reached`: some layer has been run. A list as `met` asks the layers that run for the
-    first time for their name, their features, and how often these were changed in place before.
+    batch, `anew` whether a new domain begins with this batch, and their averages start again. A list as `sums` asks the
+    layers, in the phase "source", to tell what shift.py wants to know of their features. `reached`: some layer has been
+    run. A list as `met` asks the layers that run for the first time for their name, their features, and how often these
+    were changed in place before.
     """
 
     ranks: Ranks | None = None
