@@ -78,9 +78,7 @@ def adapts(method):
 def bakes(method):
     """Whether a plain model can answer as it does, but for what mirror images and a filter add."""
     recipe = parse(method)
-    return (
-        recipe.postprocess in (None, "mirror") and recipe.statistics != "iabn" and method not in ("memo", "note")
-    )
+    return recipe.postprocess in (None, "mirror") and recipe.statistics != "iabn" and method not in ("memo", "note")
 
 
 def learns(method):

@@ -12,10 +12,12 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import SettingError
 from ..registry import component
-from .base import AdaptiveNorm
+from ..settings import Settings
+from .base import AdaptiveNorm, Phase, Tail
 from .robust import RobustStatistics, normalised
 from .statistics import at_least_float32
 
@@ -76,11 +78,14 @@ class InstanceAware(AdaptiveNorm):
     synchronises = False
     bakes = False
 
+    def __init__(self, source: _BatchNorm, tail: Tail | None, settings: Settings, phase: Phase) -> None:
+        super().__init__(source, tail, settings, phase)
+        self._k = settings.options(InstanceOptions).iabn_k
+
     def frozen(self, x: Tensor) -> Tensor:
         """Normalise; there is nothing to remember."""
-        k = self.settings.options(InstanceOptions).iabn_k
         mean, std = self.inherited() or unbiased(x, self._eps)
-        return instance_aware(x, mean, std**2, k, self._eps, *self._affine)
+        return instance_aware(x, mean, std**2, self._k, self._eps, *self._affine)
 
 
 class MovingInstanceAware(RobustStatistics):
@@ -88,6 +93,10 @@ class MovingInstanceAware(RobustStatistics):
 
     A layer whose source has no statistics keeps none and answers with the batch's, as the published program does.
     """
+
+    def __init__(self, source: _BatchNorm, tail: Tail | None, settings: Settings, phase: Phase) -> None:
+        super().__init__(source, tail, settings, phase)
+        self._k = settings.options(InstanceOptions).iabn_k
 
     def frozen(self, x: Tensor) -> Tensor:
         """Normalise with the moving average, corrected for each sample."""
@@ -107,10 +116,6 @@ class MovingInstanceAware(RobustStatistics):
         """Normalise as `observe` did."""
         mean, std = unbiased(x, self._eps)
         return instance_aware(x, mean, std**2, self._k, self._eps, *self._affine)
-
-    @property
-    def _k(self) -> float:
-        return self.settings.options(InstanceOptions).iabn_k
 
 
 def unbiased(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
