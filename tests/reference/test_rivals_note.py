@@ -36,7 +36,7 @@ class PlainInstanceNorm(nn.Module):
             of_var = (var + self.eps) * math.sqrt(2 / (count - 1))
             m = mean + shrunk(own_mean - mean, self.k * of_mean)
             s = torch.clamp(var + shrunk(own_var - var, self.k * of_var), min=0)
-            rows.append(((sample.permute(1, 2, 0) - m) / torch.sqrt(s + self.eps) * self.weight + self.bias))
+            rows.append((sample.permute(1, 2, 0) - m) / torch.sqrt(s + self.eps) * self.weight + self.bias)
         return torch.stack(rows).permute(0, 3, 1, 2)
 
 
