@@ -94,7 +94,7 @@ def test_every_sentence_reads_back_as_itself():
 
 def test_methods_lists_every_word_with_a_line():
     listed = delta_tta.methods()
-    assert list(listed)[:6] == ["source", "bn", "tema", "anchored", "tent", "pl"]
+    assert list(listed)[:6] == ["source", "bn", "tema", "anchored", "rbn", "iabn"]
     assert {"+tbr", "+anchored", "+tema", "+dot", "+sticky", "+delta"} <= set(listed)
     assert all(line and "\n" not in line for line in listed.values())
 

@@ -19,7 +19,7 @@ from ..registry import component
 from ..settings import Settings
 from .base import AdaptiveNorm, Phase, Tail
 from .robust import RobustStatistics, normalised
-from .statistics import at_least_float32
+from .statistics import at_least_float32, batch_moments
 
 
 @dataclass(frozen=True)
@@ -51,18 +51,28 @@ def instance_aware(
         weight: γ; None for 1.
         bias: β; None for 0.
     """
-    wide = at_least_float32(x)
     values = x[0, 0].numel()
     shape = [1, -1, *[1] * (x.dim() - 2)]
     mean, var = mean.view(shape), var.view(shape)
     if values > 1:
-        own_var, own_mean = torch.var_mean(wide, list(range(2, x.dim())), correction=1, keepdim=True)
+        own_mean, own_var = own_moments(x)
         plain = var - eps
         mean, var = (
             mean + soft_shrink(own_mean - mean, k * (var / values).sqrt()),
             (plain + soft_shrink(own_var - plain, k * math.sqrt(2 / (values - 1)) * var)).relu() + eps,
         )
     return normalised(x, mean, var, weight, bias)
+
+
+def own_moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and unbiased variance of each sample and channel, (B, C, 1, …)."""
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        var, mean = torch.var_mean(at_least_float32(x), list(range(2, x.dim())), correction=1, keepdim=True)
+        return mean, var
+    flat = x.reshape(1, x.shape[0] * x.shape[1], -1)
+    mean, var = batch_moments(flat)  # the same, faster: one sample, whose channels are those of all samples
+    shape = [*x.shape[:2], *[1] * (x.dim() - 2)]
+    return mean.view(shape), (var * (flat.shape[2] / (flat.shape[2] - 1))).view(shape)
 
 
 def soft_shrink(x: Tensor, by: Tensor) -> Tensor:
