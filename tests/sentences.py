@@ -52,7 +52,7 @@ def make(method, schedule=SCHEDULES["every"], net=None, device="cpu", shape=(3, 
     lr = 1e-3 if method == "memo" else 0.02  # a step of plain SGD on all weights
     usual = {
         "optimizer": "adam", "lr": lr, "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "views": 2,
-        "guard": "on",
+        "guard": "on", "rotta_interval": 4, "note_interval": 4,
     }  # fmt: skip
     source = [x.to(like) for x in batches(2, seed=9, shape=shape)] if "eata" in method else None
     return delta_tta.adapt(net, method, source=source, **used_settings(method, {**usual, **schedule, **settings}))
@@ -72,12 +72,13 @@ def saved_and_loaded(state):
 def adapts(method):
     """Whether it changes the model."""
     recipe = parse(method)
-    return (recipe.trains != "nothing" and method != "memo") or recipe.statistics in ("tema", "anchored")
+    return (recipe.trains != "nothing" and method != "memo") or recipe.statistics in ("tema", "anchored", "rbn")
 
 
 def bakes(method):
     """Whether a plain model can answer as it does, but for what mirror images and a filter add."""
-    return parse(method).postprocess in (None, "mirror") and method != "memo"
+    recipe = parse(method)
+    return recipe.postprocess in (None, "mirror") and recipe.statistics != "iabn" and method not in ("memo", "note")
 
 
 def learns(method):

@@ -35,7 +35,8 @@ class Recipe:
     def trains(self) -> Literal["nothing", "norms", "all"]:
         """Which parameters it trains: none, those of the norm layers, or all."""
         if self.standalone is not None:
-            return "all"
+            trains: Literal["norms", "all"] = COMPONENTS[self.standalone].build.trains
+            return trains
         return "norms" if self.objective is not None else "nothing"
 
     @property

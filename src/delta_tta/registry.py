@@ -36,6 +36,8 @@ class Capabilities:
         defaults: settings that differ from the usual ones.
         defaults_by_preset: the same, by preset, over `defaults`.
         needs_source: whether it must see images of the training distribution: adapt(model, method, source=loader).
+        needs_batch_norm: whether a standalone method cannot do without batch norm layers.
+        trains: which parameters a standalone method trains: those of the norm layers, or all.
         synchronises: whether several processes may adapt as one.
         bakes: whether unload(keep=True) may leave a plain model.
         cost: of a sample, in forward passes, where it is much more than that of a training step.
@@ -46,6 +48,8 @@ class Capabilities:
     defaults: ClassVar[Mapping[str, Any]] = {}
     defaults_by_preset: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     needs_source: ClassVar[bool] = False
+    needs_batch_norm: ClassVar[bool] = False
+    trains: ClassVar[Literal["norms", "all"]] = "all"
     synchronises: ClassVar[bool] = True
     bakes: ClassVar[bool] = True
     cost: ClassVar[float] = 0.0

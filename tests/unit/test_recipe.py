@@ -82,18 +82,19 @@ def test_refusals_say_what_to_write(method, teaches):
 def test_every_sentence_reads_back_as_itself():
     found = sentences()
     with_a_loss = 3 * 6 + 2 * 5  # tent, pl, ent-w with no or one of 5 reweightings; eta and eata have div-w already
-    adapting = 2 * (4 + 4 * with_a_loss)  # source, bn, tema, anchored, or a loss over four statistics; and with lame
-    mirrored = 3 + 3 * with_a_loss  # all of them but those with bn
+    adapting = 2 * (6 + 6 * with_a_loss)  # source and five statistics, or a loss over six statistics; and with lame
+    mirrored = 5 + 5 * with_a_loss  # all of them but those with bn
+    standalone = 4
     assert (
-        len(found) == len(set(found)) == 2 * (adapting + mirrored + 1) + 2
-    )  # with and without sticky; so tta; cotta, memo
+        len(found) == len(set(found)) == 2 * (adapting + mirrored + 1) + standalone
+    )  # with and without sticky; so tta
     for sentence in found:
         assert str(parse(sentence)) == sentence
 
 
 def test_methods_lists_every_word_with_a_line():
     listed = delta_tta.methods()
-    assert list(listed)[:6] == ["source", "bn", "tema", "anchored", "tent", "pl"]
+    assert list(listed)[:6] == ["source", "bn", "tema", "anchored", "rbn", "iabn"]
     assert {"+tbr", "+anchored", "+tema", "+dot", "+sticky", "+delta"} <= set(listed)
     assert all(line and "\n" not in line for line in listed.values())
 

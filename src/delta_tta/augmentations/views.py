@@ -38,9 +38,15 @@ class Draw:
         return torch.randperm(count, generator=self.generator).tolist()
 
 
-def views(x: Tensor, generator: Generator) -> Tensor:
-    """Return one augmented copy of each image, (N, 3, H, W) in 0 to 1."""
-    draw = Draw(generator, len(x), x)
+def views(x: Tensor, generator: Generator, together: bool = False) -> Tensor:
+    """Return one augmented copy of each image, (N, 3, H, W) in 0 to 1.
+
+    Args:
+        x: images in 0 to 1.
+        generator: of the random numbers.
+        together: whether all images get the same draws, but for the noise.
+    """
+    draw = Draw(generator, 1, x, len(x)) if together else Draw(generator, len(x), x)
     x = jitter(x.clamp(0, 1), draw)
     right, down = (whole_pixels(draw.uniform(-SHIFT, SHIFT), side) for side in (x.shape[3], x.shape[2]))
     x = affine(x, draw.uniform(-15, 15), right, down, draw.uniform(0.9, 1.1))

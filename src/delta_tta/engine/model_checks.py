@@ -45,6 +45,7 @@ def check_layers(model: nn.Module, recipe: Recipe, sites: NormSites, parameters:
         raise ModelError("The model was made under torch.inference_mode() and cannot learn; make it outside.")
     # 'tent' alone trains any norm layers; what else names statistics needs layers that have them
     needs_batch_norm = recipe.statistics != "source" and (recipe.statistics != "bn" or recipe.trains == "nothing")
+    needs_batch_norm = needs_batch_norm or any(one.needs_batch_norm for one in recipe.classes)
     if needs_batch_norm and not sites.originals:
         dot = "+dot" if recipe.reweighting == "dot" else ""
         instead = f"{recipe.objective}{dot}" if recipe.objective and parameters else "source"
@@ -52,7 +53,7 @@ def check_layers(model: nn.Module, recipe: Recipe, sites: NormSites, parameters:
             f"Method '{recipe}' renews the statistics of batch norm layers, and the model has none. "
             f"Write '{instead}' instead."
         )
-    if recipe.objective is not None and not parameters:
+    if recipe.trains == "norms" and not parameters:
         raise ModelError(
             f"Method '{recipe}' trains the weight and bias of norm layers, and the model has none. "
             f"Write '{'tema' if sites.originals else 'source'}' instead."

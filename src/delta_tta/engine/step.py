@@ -109,6 +109,11 @@ class Updater(Forward, Capabilities):
         """Whether no layer waits for a batch to start its averages from."""
         return all(norm.settled for norm in self.adapted.norms.values())
 
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether some layer answers with what it is about to learn from the batch."""
+        return any(norm.looks_ahead for norm in self.adapted.norms.values())
+
     def bake(self) -> None:
         """Write into the model what a plain model should answer with."""
 
@@ -124,7 +129,7 @@ class Updater(Forward, Capabilities):
             x: the batch.
             later: the update runs after the caller has the answer; leave to it all that the answer does not need.
         """
-        if later and self.objective is None and self.shares is None and self.started:
+        if later and self.objective is None and self.shares is None and self.started and not self.looks_ahead:
             return self.predict(x), lambda: self.observe(x)[1]()
         self.discard()
         attempt = self.hooks.attempt()

@@ -1,5 +1,5 @@
 """Standalone methods, one file each."""
 
-from . import cotta, memo
+from . import cotta, memo, note, rotta
 
-__all__ = ["cotta", "memo"]
+__all__ = ["cotta", "memo", "note", "rotta"]

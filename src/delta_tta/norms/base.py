@@ -6,7 +6,7 @@ What a layer observed becomes state only in `commit`, after the whole step has s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -60,6 +60,7 @@ class AdaptiveNorm(nn.Module, Capabilities):
     """Base: holds the original layer, whose γ, β and source statistics it uses, as `source`."""
 
     _name = ""  # of the original layer in the model
+    looks_ahead: ClassVar[bool] = False  # whether `observe` normalises with the batch at hand too, and `frozen` not
 
     def __init__(self, source: _BatchNorm, tail: Tail | None, settings: Settings, phase: Phase) -> None:
         super().__init__()
