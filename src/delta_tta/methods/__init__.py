@@ -1,5 +1,5 @@
-"""Standalone methods, one file each."""
+"""Standalone methods, and objectives that are longer than a few lines; one file each."""
 
-from . import cotta, memo
+from . import cotta, deyo, memo, rdumb, sar
 
-__all__ = ["cotta", "memo"]
+__all__ = ["cotta", "deyo", "memo", "rdumb", "sar"]
