@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 
 from ..errors import InputError, SettingError
 from ..norms.last import last_blocks
+from ..norms.statistics import at_least_float32
 from ..objectives import Objective
 from ..prediction import Prediction
 from ..registry import State, component
@@ -120,4 +121,4 @@ def shuffle_patches(x: Tensor, patches: int, generator: Generator) -> Tensor:
 def _resized(x: Tensor, size: list[int]) -> Tensor:
     if list(x.shape[2:]) == size:
         return x
-    return F.interpolate(x.float(), size, mode="bilinear", antialias=True).to(x)
+    return F.interpolate(at_least_float32(x), size, mode="bilinear", antialias=True).to(x)
