@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
+from ..draws import generator
 from ..errors import InputError, SettingError
 from ..norms.last import last_blocks
 from ..norms.statistics import at_least_float32
@@ -79,9 +80,9 @@ class Deyo(Objective):
         sure = self._sure(prediction)
         plpd = torch.full_like(prediction.p[:, 0], NOT_RUN)
         if bool(sure.any()):
-            generator = torch.Generator().manual_seed((self.seed << 32) + self._step(state))
+            orders = generator(self.seed, self._step(state))
             p, y = prediction.p[sure], prediction.label[sure].unsqueeze(1)
-            shuffled = Prediction(run(shuffle_patches(x.detach()[sure], patches, generator)))
+            shuffled = Prediction(run(shuffle_patches(x.detach()[sure], patches, orders)))
             plpd[sure] = (p.gather(1, y) - shuffled.p.gather(1, y)).squeeze(1).to(plpd)
         return {"plpd": plpd}
 
@@ -103,14 +104,14 @@ class Deyo(Objective):
         return int(state["step"]) if "step" in state else 0
 
 
-def shuffle_patches(x: Tensor, patches: int, generator: Generator) -> Tensor:
+def shuffle_patches(x: Tensor, patches: int, orders: Generator) -> Tensor:
     """Return images (B, C, H, W) of which each is cut into patches × patches, in an order of its own.
 
     Images whose sides are not multiples of `patches` are made smaller for it, and large again after it.
     """
     batch, channels, *size = x.shape
     h, w = (side // patches for side in size)
-    order = torch.rand(batch, patches**2, generator=generator).argsort(1).to(x.device)
+    order = torch.rand(batch, patches**2, generator=orders).argsort(1).to(x.device)
     cut = _resized(x, [h * patches, w * patches]).reshape(batch, channels, patches, h, patches, w)
     cut = cut.permute(0, 2, 4, 1, 3, 5).reshape(batch, patches**2, channels, h, w)
     cut = cut[torch.arange(batch, device=x.device).unsqueeze(1), order]
