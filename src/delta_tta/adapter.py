@@ -107,6 +107,7 @@ class Adapter(Stateful):
                 done = update()
                 if self._filter is not None and after is not None and not done.spoilt:
                     self._filter.commit(after)
+                self._updater.reset_if_due()
                 self._signals = self._counted(done, step, samples)
 
             if background:

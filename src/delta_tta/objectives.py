@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -17,10 +17,20 @@ from .similarity import differs, next_average
 
 
 class Objective(Capabilities):
-    """Base of the objectives; a stateless one only writes `loss`."""
+    """Base of the objectives; a stateless one only writes `loss`.
+
+    Attributes:
+        sharpness: ρ; the gradient is taken where the parameters are moved by ρ along the normalised gradient. There the
+            model is run again, and of the samples that trained before, those that `loss` selects again train.
+        looks: whether `look` is to be asked.
+        coasts: whether the optimizer steps without a gradient, by its momentum, where no sample trains.
+    """
 
     uses: ClassVar[tuple[str, ...]] = ("optimizer", "lr", "reduction")
     default_threshold = 0.0
+    sharpness = 0.0
+    looks = False
+    coasts = False
 
     def __init__(self, settings: Settings) -> None:
         given = settings.threshold
@@ -37,6 +47,26 @@ class Objective(Capabilities):
     def penalty(self, parameters: Mapping[str, Tensor]) -> Tensor | None:
         """Return what is added to the loss for the parameters' sake, with gradient."""
         return None
+
+    @staticmethod
+    def fixed(layers: Sequence[str]) -> frozenset[str]:
+        """Return which of the norm layers, given by name in the order of the model, do not train."""
+        return frozenset()
+
+    def look(self, x: Tensor, prediction: Prediction, run: Callable[[Tensor], Tensor], state: State) -> State:
+        """Return what `loss` is to find in `state` at this batch only, without gradient; asked where `looks`.
+
+        Args:
+            x: the batch.
+            prediction: of it.
+            run: returns the logits of other images.
+            state: what was remembered.
+        """
+        return {}
+
+    def recovers(self, state: State) -> bool:
+        """Whether the parameters go back to the source after this batch; the averages and the optimizer stay."""
+        return False
 
 
 @component("tent", "objective", "minimise the entropy of each prediction (TENT, Wang et al. 2021)", alone=True)

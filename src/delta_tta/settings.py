@@ -58,6 +58,9 @@ class Settings:
         length: L of the slow update and the window, in samples.
         background: learn in a worker thread after the answer, so that the caller need not wait for it.
         episodic: forget everything before each batch.
+        reset_every: go back to the source after so many updates; None: never. Parameters, optimizer, moving averages
+            and what objective, reweighting and post-processing remember start again. The counts of `signals` and of the
+            guard, a filter's beliefs and samples kept for a later update stay.
         sync: adapt together with the other processes of torch.distributed, as one model on one large batch.
         guard: "on": never learn from garbage (not finite, out of proportion, blank), and undo a collapse; "off":
             nothing of it; or a `Guard` of your own.
@@ -91,6 +94,7 @@ class Settings:
     length: int = 64
     background: bool = False
     episodic: bool = False
+    reset_every: int | None = None
     sync: bool = False
     guard: Guard | Literal["on", "off"] = "off"
     extra: tuple[tuple[str, Any], ...] = ()
@@ -124,6 +128,7 @@ class Settings:
         _require("views", self.views, self.views >= 1, "at least 1")
         _require("seed", self.seed, 0 <= self.seed < 2**32, "an integer from 0 to 2**32 - 1")
         _require("length", self.length, self.length >= 1, "at least 1")
+        _require("reset_every", self.reset_every, self.reset_every is None or self.reset_every >= 1, "at least 1")
         every = self.update in ("every", "auto")
         fine = every or not self.episodic  # otherwise the kept samples would be forgotten, too
         _require("sync", self.sync, not self.sync or every, "False unless update='every' or 'auto'")
@@ -168,7 +173,7 @@ ALIASES: Mapping[str, str] = MappingProxyType({"learning_rate": "lr", "step_size
 """What others call a setting."""
 
 
-COMMON = ("update", "length", "background", "episodic", "sync", "guard")
+COMMON = ("update", "length", "background", "episodic", "reset_every", "sync", "guard")
 """Settings that every method has."""
 
 

@@ -44,6 +44,9 @@ class Hooks:
     def refuse(self, why: Skip) -> None:
         """Count a batch that was not learnt from because something about it is wrong."""
 
+    def restarted(self) -> None:
+        """Learning has begun again from the source."""
+
     def reset(self) -> None:
         """Forget everything."""
 

@@ -39,6 +39,8 @@ def loss_of(
     parameters: Mapping[str, Tensor],
     *,
     whole_batch: bool,
+    looked: State | None = None,
+    among: Tensor | None = None,
 ) -> Loss:
     """Return lines 4 to 8 of the paper's Algorithm 1, around any objective.
 
@@ -50,16 +52,21 @@ def loss_of(
         weights_memory: what the reweighting remembers.
         parameters: that train, by name, for penalties on them.
         whole_batch: divide by the whole batch, not by the samples that train.
+        looked: what the objective has seen of this batch.
+        among: the only samples that may train, (B,).
     """
+    seen = {**memory, **looked} if looked else memory
     if reweighting is None:
-        each, selected = objective.loss(prediction, memory)  # (B,)
+        each, selected = objective.loss(prediction, seen)  # (B,)
         penalties = [objective.penalty(parameters)]
     else:
-        each, selected = objective.loss(reweighting.adjusted(prediction, weights_memory), memory)
+        each, selected = objective.loss(reweighting.adjusted(prediction, weights_memory), seen)
         weights = reweighting.weights(prediction, weights_memory)
         each = each if weights is None else each * weights
         selected = reweighting.select(prediction, selected, weights_memory)
         penalties = [objective.penalty(parameters), reweighting.penalty(prediction, weights_memory)]
+    if among is not None:
+        selected = among if selected is None else selected & among
     if selected is not None:
         each = each.masked_fill(~selected, 0)
     count = len(each) if selected is None else int(selected.sum())

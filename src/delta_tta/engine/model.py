@@ -204,6 +204,10 @@ def _declared_parameters(model: nn.Module, recipe: Recipe, sites: NormSites) -> 
     layers: dict[str, nn.Module] = {**sites.originals}
     if not layers:
         layers = {name: m for name, m in model.named_modules() if isinstance(m, OTHER_NORMS)}
+    if recipe.objective is not None:
+        train = [name for name, m in layers.items() if any(True for _ in m.parameters(recurse=False))]
+        fixed = COMPONENTS[recipe.objective].build.fixed(train)
+        layers = {name: layers[name] for name in train if name not in fixed}
     named = [(f"{name}.{part}", p) for name, m in layers.items() for part, p in m.named_parameters(recurse=False)]
     first_names = {p: name for name, p in reversed(named)}  # layers may share a parameter
     return {name: p for name, p in named if first_names[p] == name}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -32,3 +32,20 @@ def take_step(
     finally:
         for p, own in zip(parameters, users, strict=True):
             p.grad = own
+
+
+def climbed(
+    parameters: Mapping[str, nn.Parameter], gradients: Sequence[Tensor | None], far: float
+) -> dict[str, Tensor] | None:
+    """Return the parameters where the loss is higher: moved by a given length along the gradient of all of them.
+
+    Returns None where the gradient is not finite. (Foret et al. 2021, equation 2.)
+    """
+    norm = torch.cat([g.flatten() for g in gradients if g is not None]).norm()
+    if not bool(norm.isfinite()):
+        return None
+    scale = far / (norm + 1e-12)
+    return {
+        name: p.detach() if g is None else torch.add(p.detach(), g * scale.to(g))
+        for (name, p), g in zip(parameters.items(), gradients, strict=True)
+    }

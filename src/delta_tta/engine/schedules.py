@@ -69,6 +69,7 @@ class Slow(Every):
             collecting = Skip(Reason.COLLECTING, f"{len(kept)} of {self.length}")
             outcome = Outcome(entropy=entropy, frequencies=self.updater.frequencies(), skipped=collecting)
             for samples in kept[:full].split(self.length) if full else ():
+                self.updater.reset_if_due()
                 outcome = self.updater.observe(samples)[1]()
             self.cache = kept[full:].clone() if full < len(kept) else None
             return outcome

@@ -32,6 +32,7 @@ def capture(updater: Updater, schedule: Every) -> dict[str, Any]:
     return {
         "model": updater.adapted.architecture,
         "classes": updater.classes,
+        "updates": updater.updates,
         "parameters": {name: p.detach().clone() for name, p in updater.adapted.parameters.items()},
         "statistics": {name: averages for name, norm in _averages(updater).items() if (averages := norm.remembered())},
         "optimizer": {name: _copied(optimizer[p]) for name, p in updater.adapted.parameters.items() if p in optimizer},
@@ -124,7 +125,7 @@ def _check_fit(state: Mapping[str, Any], updater: Updater) -> None:
     if not fits:
         raise StateError("The state's layers have other names or sizes: it was saved for another model.")
     cache = state["cache"]
-    counts = all(isinstance(state[key], int) for key in ("step", "samples"))
+    counts = all(isinstance(state.get(key, 0), int) for key in ("step", "samples", "updates"))
     counts = counts and isinstance(state["classes"], (int, type(None)))
     if not counts or not all(
         _memory_fits(state[room], state["classes"], shapes) for room in ("objective", "reweighting", "answer")
@@ -153,6 +154,7 @@ def _memory_fits(memory: dict[str, Tensor], classes: int, shapes: dict[str, torc
         "agreed": (classes,),
         "weighed": (classes,),
         "step": (),
+        "loss": (),
     }
     teacher = {key.removeprefix("teacher."): value.shape for key, value in memory.items() if key.startswith("teacher.")}
     return (
@@ -189,6 +191,7 @@ def restore(state: Mapping[str, Any], updater: Updater, schedule: Every) -> None
         updater.shares.recall(state["shares"])
     schedule.cache = None if state["cache"] is None else state["cache"].clone()
     updater.classes = state["classes"]
+    updater.updates = state.get("updates", 0)  # older states have none
     move(to_model, updater, schedule)
 
 

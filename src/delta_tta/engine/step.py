@@ -23,10 +23,12 @@ from ..registry import COMPONENTS, Capabilities, State
 from ..reweighting import Reweighting
 from ..settings import Settings
 from ..signals import Outcome, Reason, Skip
+from .again import Again
+from .descent import descent
 from .finite import not_finite
 from .forward import Forward
 from .hooks import Hooks
-from .loss import Loss, loss_of
+from .loss import Loss
 from .model import AdaptedModel
 from .optimizer import make_optimizer, take_step
 
@@ -62,6 +64,7 @@ class Updater(Forward, Capabilities):
 
     def _start(self) -> None:
         self.classes = None
+        self.updates = 0  # learnt since the source
         self.objective_memory: State = {}
         self.reweighting_memory: State = {}
         if self.postprocess is not None:
@@ -79,6 +82,14 @@ class Updater(Forward, Capabilities):
         """Bring back the source."""
         self.adapted.reset()
         self._start()
+
+    def reset_if_due(self) -> None:
+        """Bring back the source after every `reset_every` updates; what is known of the stream stays."""
+        if self.settings.reset_every is not None and self.updates >= self.settings.reset_every:
+            (classes, dependence), self.dependence = (self.classes, self.dependence), None
+            self.reset()
+            self.classes, self.dependence = classes, dependence
+            self.hooks.restarted()
 
     @property
     def learns(self) -> bool:
@@ -191,19 +202,14 @@ class Updater(Forward, Capabilities):
 
     def _learn(self, x: Tensor, logits: Tensor) -> Outcome:
         kind = logits.device.type
-        autocast = torch.is_autocast_enabled(kind)
-
-        def of_source() -> Tensor:
-            with torch.autocast(kind, enabled=autocast):  # as the batch was run
-                return self.logits_of_source(x)
-
+        again = Again(self, x, kind)
         try:
             with torch.autocast(kind, enabled=False):
                 if self.ranks is not None:
                     logits = self.ranks.join(at_least_float32(logits))
                     if not len(logits):
                         return Outcome(skipped=Skip(Reason.NO_SAMPLE), frequencies=self.frequencies())
-                return self._learn_from(Prediction(logits), of_source)
+                return self._learn_from(Prediction(logits), again)
         finally:
             self.discard()
 
@@ -213,18 +219,17 @@ class Updater(Forward, Capabilities):
         if self.shares is not None:
             self.shares.settle()
 
-    def _learn_from(self, prediction: Prediction, of_source: Callable[[], Tensor]) -> Outcome:
+    def _learn_from(self, prediction: Prediction, again: Again) -> Outcome:
         """Algorithm 1 of the paper, lines 4 to 10, around any objective; without one, only statistics are learnt.
 
         Args:
             prediction: of the samples of all ranks.
-            of_source: runs the source on the batch, for the guard to look at it.
+            again: runs the model, or the source, on the batch again.
         """
         found = None
         gradients: list[Tensor | None] = []
         if self.objective is not None:
-            found = self._losses(prediction)
-            gradients = self._gradients(found.value) if found.count else []
+            found, gradients = descent(self, self.objective, prediction, again)
         skipped = Skip(Reason.THRESHOLD) if found is not None and not found.count else None
         measured = [t for norm in self.adapted.norms.values() for t in norm.measured()]
         learnt: dict[str, Sequence[Tensor | None]] = {
@@ -234,7 +239,7 @@ class Updater(Forward, Capabilities):
             "statistics": measured,
         }
         wrong = not_finite(learnt)
-        wrong = wrong or self.hooks.before_commit(len(prediction.label), of_source)
+        wrong = wrong or self.hooks.before_commit(len(prediction.label), again.of_source)
         if wrong is not None:
             self.hooks.refuse(wrong)
             skipped = wrong
@@ -246,18 +251,6 @@ class Updater(Forward, Capabilities):
             used=None if found is None else found.count / len(prediction.label),
             frequencies=self.frequencies(),
             skipped=skipped,
-        )
-
-    def _losses(self, prediction: Prediction) -> Loss:
-        assert self.objective is not None
-        return loss_of(
-            prediction,
-            self.objective,
-            self.objective_memory,
-            self.reweighting,
-            self.reweighting_memory,
-            self.adapted.parameters,
-            whole_batch=self.settings.reduction == "batch",
         )
 
     def _gradients(self, loss: Tensor) -> list[Tensor | None]:
@@ -279,6 +272,8 @@ class Updater(Forward, Capabilities):
                 self.postprocess.commit()
             if found is not None:
                 self.objective_memory = found.memory
+                if self.objective is not None and self.objective.recovers(found.memory):
+                    self.adapted.untrain()
             if self.reweighting is not None:  # line 10
                 before = self.reweighting_memory
                 self.reweighting_memory = self.reweighting.next_state(
@@ -287,6 +282,7 @@ class Updater(Forward, Capabilities):
             if self.dependence is not None:
                 self.dependence.look(prediction)
             self.classes = prediction.classes
+            self.updates += 1
 
 
 def _build(name: str | None, settings: Settings) -> Any:

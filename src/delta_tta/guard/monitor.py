@@ -65,6 +65,12 @@ class Monitor(Hooks):
         self._next = 2  # the batch from which on they are compared again: at the first nothing is trained
         self._compared = self._agreed = 0
 
+    def restarted(self) -> None:
+        """Learning has begun again from the source: no state before it is to come back, but the rate stays."""
+        self._good = None
+        self._compared = self._agreed = 0
+        self.cool()
+
     def attempt(self) -> Callable[[], AbstractContextManager[None]]:
         """Forget, where a batch fails, that it was ever counted."""
         before = dict(vars(self))

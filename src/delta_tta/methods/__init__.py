@@ -1,5 +1,5 @@
-"""Standalone methods, one file each."""
+"""Standalone methods, and objectives that are longer than a few lines; one file each."""
 
-from . import cotta, memo, note, rotta
+from . import cotta, deyo, memo, note, rdumb, rotta, sar
 
-__all__ = ["cotta", "memo", "note", "rotta"]
+__all__ = ["cotta", "deyo", "memo", "note", "rdumb", "rotta", "sar"]

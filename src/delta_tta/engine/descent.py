@@ -1,0 +1,56 @@
+"""The loss of a batch and its gradient; for objectives that ask for it, where the loss is sharpest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..objectives import Objective
+from ..prediction import Prediction
+from ..registry import State
+from .again import Again
+from .loss import Loss, loss_of
+from .optimizer import climbed
+
+if TYPE_CHECKING:
+    from .step import Updater
+
+
+def descent(
+    updater: Updater, objective: Objective, prediction: Prediction, again: Again
+) -> tuple[Loss, list[Tensor | None]]:
+    """Return the loss and its gradients, in the order of the parameters; no gradients where no sample trains."""
+    looked = objective.look(again.x, prediction, again.on, updater.objective_memory) if objective.looks else None
+    found = _loss(updater, objective, prediction, looked)
+    gradients = updater._gradients(found.value) if found.count else []
+    parameters = updater.adapted.parameters
+    higher = climbed(parameters, gradients, objective.sharpness) if objective.sharpness and gradients else None
+    if higher is not None:
+        with updater.adapted.wearing(higher):
+            found = _loss(updater, objective, Prediction(again.learnable()), looked, found.selected)
+            gradients = updater._gradients(found.value) if found.count else []
+    if objective.coasts and not gradients:
+        gradients = [torch.zeros_like(p) for p in parameters.values()]
+    return found, gradients
+
+
+def _loss(
+    updater: Updater,
+    objective: Objective,
+    prediction: Prediction,
+    looked: State | None,
+    among: Tensor | None = None,
+) -> Loss:
+    return loss_of(
+        prediction,
+        objective,
+        updater.objective_memory,
+        updater.reweighting,
+        updater.reweighting_memory,
+        updater.adapted.parameters,
+        whole_batch=updater.settings.reduction == "batch",
+        looked=looked,
+        among=among,
+    )
