@@ -90,7 +90,8 @@ class BalancedBatchNorm(MovingAverage):
 
     def observe(self, x: Tensor) -> Tensor:
         """Normalise with the statistics that this batch has moved."""
-        y, found = self._normalised(x)
+        before = self._seen[-1][:2] if self._seen else None  # a layer that runs twice in a forward pass moves twice
+        y, found = self._normalised(x, before)
         if found is not None:
             self._seen.append(found)
         return y
@@ -99,7 +100,9 @@ class BalancedBatchNorm(MovingAverage):
         """Normalise as `observe` did."""
         return self._normalised(x)[0]
 
-    def _normalised(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor, Tensor] | None]:
+    def _normalised(
+        self, x: Tensor, before: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor, Tensor] | None]:
         """Return the normalised features, the moved means and variances of the classes, and those of the samples."""
         labels = self._phase.labels
         if labels is None:
@@ -107,7 +110,7 @@ class BalancedBatchNorm(MovingAverage):
         with torch.autocast(x.device.type, enabled=False):
             sample = sample_statistics(x)
             rates = self.settings.options(BbnOptions).rates(labels.classes)
-            means, variances = moved(*self._by_class(labels.classes), *sample, labels, *rates)
+            means, variances = moved(*(before or self._by_class(labels.classes)), *sample, labels, *rates)
             mean, var = balanced(means, variances)
             if mean.requires_grad:
                 y = normalised(x, *self._affine, mean, var, self._eps)
@@ -118,8 +121,6 @@ class BalancedBatchNorm(MovingAverage):
     def _by_class(self, classes: int) -> tuple[Tensor, Tensor]:
         """Return μ_k and σ_k², (K, C), as the batches before have left them."""
         current = self._current()
-        if self._seen:  # the layer runs a second time in this forward pass
-            return self._seen[-1][:2]
         if current is not None:
             return current[0], current[1] ** 2
         mean, var = self._source_moments()

@@ -90,14 +90,19 @@ class UnmixTns(MovingAverage):
             )
         assert source.running_mean is not None
         assert source.running_var is not None
-        generator = torch.Generator().manual_seed((self.settings.seed << 32) + self._place)
-        noise = torch.randn(count, source.num_features, generator=generator)
+        noise = torch.randn(count, source.num_features, generator=self._generator())
         mean = at_least_float32(source.running_mean)
         std = at_least_float32(source.running_var).sqrt()
         spread = SPREAD if count > 1 else 0.0
         between = math.sqrt(spread * count / max(count - 1, 1))
         self.mean = mean + between * std * noise.to(mean)
         self.std = (math.sqrt(1 - spread) * std).repeat(count, 1)
+
+    def _generator(self) -> torch.Generator:
+        """Return the random numbers of this place; a seed counts by its lower 32 bits, so places draw theirs first."""
+        generator = torch.Generator().manual_seed(self.settings.seed)
+        of_places = torch.randint(2**32, (self._place + 1,), generator=generator)
+        return torch.Generator().manual_seed(int(of_places[-1]))
 
     def frozen(self, x: Tensor) -> Tensor:
         """Normalise each sample with its mixture."""
