@@ -80,6 +80,7 @@ class BalancedBatchNorm(MovingAverage):
     def reset(self) -> None:
         """Every class is the source again."""
         self.discard()
+        self._own = self.settings.options(BbnOptions)
         self._balanced = None
         self.mean = self.std = None
 
@@ -109,7 +110,7 @@ class BalancedBatchNorm(MovingAverage):
             return self.frozen(x), None
         with torch.autocast(x.device.type, enabled=False):
             sample = sample_statistics(x)
-            rates = self.settings.options(BbnOptions).rates(labels.classes)
+            rates = self._own.rates(labels.classes)
             means, variances = moved(*(before or self._by_class(labels.classes)), *sample, labels, *rates)
             mean, var = balanced(means, variances)
             if mean.requires_grad:
