@@ -82,8 +82,9 @@ def test_refusals_say_what_to_write(method, teaches):
 def test_every_sentence_reads_back_as_itself():
     found = sentences()
     with_a_loss = 3 * 6 + 2 * 5  # tent, pl, ent-w with no or one of 5 reweightings; eta and eata have div-w already
-    adapting = 2 * (4 + 4 * with_a_loss)  # source, bn, tema, anchored, or a loss over four statistics; and with lame
-    mirrored = 3 + 3 * with_a_loss  # all of them but those with bn
+    statistics = 6  # source, bn, tema, anchored, unmix-tns, bbn; over a loss tbr instead of source
+    adapting = 3 * statistics * (1 + with_a_loss)  # and with lame, and with t3a
+    mirrored = (statistics - 1) * (1 + with_a_loss)  # all of them but those with bn
     assert (
         len(found) == len(set(found)) == 2 * (adapting + mirrored + 1) + 2
     )  # with and without sticky; so tta; cotta, memo
@@ -93,7 +94,9 @@ def test_every_sentence_reads_back_as_itself():
 
 def test_methods_lists_every_word_with_a_line():
     listed = delta_tta.methods()
-    assert list(listed)[:6] == ["source", "bn", "tema", "anchored", "tent", "pl"]
+    expected = ["source", "bn", "tema", "anchored", "tent", "pl"]
+    assert [name for name in listed if name in expected] == expected
+    assert next(iter(listed)) == "source"
     assert {"+tbr", "+anchored", "+tema", "+dot", "+sticky", "+delta"} <= set(listed)
     assert all(line and "\n" not in line for line in listed.values())
 
