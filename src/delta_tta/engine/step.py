@@ -126,44 +126,33 @@ class Updater(Forward, Capabilities):
             x: the batch.
             later: the update runs after the caller has the answer; leave to it all that the answer does not need.
         """
-        if self.labelled:
-            return self._observe_labelled(x)
-        if later and self.objective is None and self.shares is None and self.started:
+        if later and self.objective is None and self.shares is None and self.started and not self.labelled:
             return self.predict(x), lambda: self.observe(x)[1]()
         self.discard()
         attempt = self.hooks.attempt()
         with attempt():
-            logits = self._observed(x)
+            if self.labelled:
+                with torch.no_grad():
+                    logits = self._logits(x)
+            else:
+                logits = self._observed(x)
             with torch.no_grad():
-                answer = self._answer(x, logits.detach(), seen=True)
+                answer = self._answer(x, logits.detach(), seen=not self.labelled)
             undone = self.hooks.before_answer(x, logits)  # LAME reads features of the last run
             if undone is not None:
                 return self.predict(x), lambda: self._not_learnt(undone)
+        labels = Labels.of(logits) if self.labelled else None
 
         def learn() -> Outcome:
             with attempt():
-                return self._learn(x, logits)
+                return self._learn(x, logits if labels is None else self._labelled(x, labels))
 
         return answer.clone() if later else answer, learn
 
-    def _observe_labelled(self, x: Tensor) -> tuple[Tensor, Update]:
-        """Answer with what is known; the layers then observe the batch with the labels of that answer."""
-        self.discard()
-        attempt = self.hooks.attempt()
-        with attempt(), torch.no_grad():
-            logits = self._logits(x)
-            answer = self._answer(x, logits)
-            undone = self.hooks.before_answer(x, logits)
-            if undone is not None:
-                return self.predict(x), lambda: self._not_learnt(undone)
-        labels = Labels.of(logits)
-
-        def learn() -> Outcome:
-            with attempt():
-                self.adapted.phase.labels = labels
-                return self._learn(x, self._observed(x))
-
-        return answer, learn
+    def _labelled(self, x: Tensor, labels: Labels) -> Tensor:
+        """Run the model again, and let its layers observe the batch with the labels of the answer."""
+        self.adapted.phase.labels = labels
+        return self._observed(x)
 
     def _observed(self, x: Tensor) -> Tensor:
         """Run the model, and let its layers observe; anchored layers choose their share first."""
