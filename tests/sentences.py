@@ -72,13 +72,12 @@ def saved_and_loaded(state):
 def adapts(method):
     """Whether it changes the model."""
     recipe = parse(method)
-    return (recipe.trains != "nothing" and method != "memo") or recipe.statistics in ("tema", "anchored", "rbn")
+    return (recipe.trains != "nothing" and method != "memo") or recipe.statistics not in ("source", "bn", "iabn")
 
 
 def bakes(method):
     """Whether a plain model can answer as it does, but for what mirror images and a filter add."""
-    recipe = parse(method)
-    return recipe.postprocess in (None, "mirror") and recipe.statistics != "iabn" and method not in ("memo", "note")
+    return all(one.bakes for one in parse(method).classes)
 
 
 def learns(method):

@@ -117,9 +117,9 @@ def test_a_setting_that_no_part_uses_is_refused_and_its_owners_are_named(method,
 
 def test_every_setting_has_an_owner_and_every_owner_uses_settings_that_exist():
     fields = {field.name for field in dataclasses.fields(Settings)} - {"extra"}
-    ours = [one.build for one in COMPONENTS.values() if one.build.__module__.startswith("delta_tta.")]
-    own = {field.name for one in ours if one.Options is not None for field in dataclasses.fields(one.Options)}
-    assert used_by(ours) - own == fields
+    builds = [one.build for one in COMPONENTS.values() if one.build.__module__.startswith("delta_tta.")]
+    own = {field.name for build in builds if build.Options for field in dataclasses.fields(build.Options)}
+    assert used_by(builds) - own == fields
     assert not own & fields
 
 

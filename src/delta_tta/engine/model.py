@@ -134,6 +134,7 @@ class AdaptedModel:
 
     def discard(self) -> None:
         """Forget what the layers observed and not committed."""
+        self.phase.labels = None
         for norm in self.norms.values():
             norm.discard()
 

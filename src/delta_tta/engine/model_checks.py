@@ -8,6 +8,7 @@ from torch import nn
 from ..errors import ModelError
 from ..norms import NormSites
 from ..recipe import Recipe
+from ..registry import COMPONENTS
 
 
 def check_kind(model: nn.Module, recipe: Recipe) -> None:
@@ -52,6 +53,13 @@ def check_layers(model: nn.Module, recipe: Recipe, sites: NormSites, parameters:
         raise ModelError(
             f"Method '{recipe}' renews the statistics of batch norm layers, and the model has none. "
             f"Write '{instead}' instead."
+        )
+    build = COMPONENTS[recipe.statistics].build
+    without = next((name for name, layer in sites.originals.items() if layer.running_mean is None), None)
+    if getattr(build, "needs_statistics", False) and without is not None:
+        raise ModelError(
+            f"Method '{recipe}' starts from the statistics that batch norm layers have kept in training, and layer "
+            f"{without!r} has none. Write 'tema' or 'bn' instead."
         )
     if recipe.trains == "norms" and not parameters:
         raise ModelError(

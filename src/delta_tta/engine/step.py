@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..guard.dependence import DependenceCheck
 from ..norms.anchored import Anchored
+from ..norms.labels import Labels
 from ..norms.layers import MovingAverage
 from ..norms.selection import ShareSelector
 from ..norms.statistics import at_least_float32
@@ -49,9 +50,9 @@ class Updater(Forward, Capabilities):
         )
         if self.postprocess is not None:
             self.postprocess.ranks = self.ranks
-        self.least_classes = (
-            2 if recipe.trains != "nothing" else self.postprocess.least_classes if self.postprocess else 1
-        )
+        self.labelled = any(norm.needs_labels for norm in adapted.norms.values())
+        compares = recipe.trains != "nothing" or self.labelled
+        self.least_classes = 2 if compares else self.postprocess.least_classes if self.postprocess else 1
         self.hooks = Hooks()
         anchored = any(isinstance(norm, Anchored) for norm in adapted.norms.values())
         self.shares = ShareSelector(adapted, settings) if anchored else None
@@ -95,7 +96,8 @@ class Updater(Forward, Capabilities):
     def learns(self) -> bool:
         """Whether a batch may change the answers to later ones."""
         averages = any(isinstance(norm, MovingAverage) for norm in self.adapted.norms.values())
-        return self.objective is not None or averages
+        answers = self.postprocess is not None and self.postprocess.learns
+        return self.objective is not None or averages or answers
 
     @property
     def compares(self) -> bool:
@@ -140,23 +142,34 @@ class Updater(Forward, Capabilities):
             x: the batch.
             later: the update runs after the caller has the answer; leave to it all that the answer does not need.
         """
-        if later and self.objective is None and self.shares is None and self.started and not self.looks_ahead:
+        ahead = self.labelled or self.looks_ahead
+        if later and self.objective is None and self.shares is None and self.started and not ahead:
             return self.predict(x), lambda: self.observe(x)[1]()
         self.discard()
         attempt = self.hooks.attempt()
         with attempt():
-            logits = self._observed(x)
+            if self.labelled:
+                with torch.no_grad():
+                    logits = self._logits(x)
+            else:
+                logits = self._observed(x)
             with torch.no_grad():
-                answer = self._answer(x, logits.detach(), seen=True)
+                answer = self._answer(x, logits.detach(), seen=not self.labelled)
             undone = self.hooks.before_answer(x, logits)  # LAME reads features of the last run
             if undone is not None:
                 return self.predict(x), lambda: self._not_learnt(undone)
+        labels = Labels.of(logits) if self.labelled else None
 
         def learn() -> Outcome:
             with attempt():
-                return self._learn(x, logits)
+                return self._learn(x, logits if labels is None else self._labelled(x, labels))
 
         return answer.clone() if later else answer, learn
+
+    def _labelled(self, x: Tensor, labels: Labels) -> Tensor:
+        """Run the model again, and let its layers observe the batch with the labels of the answer."""
+        self.adapted.phase.labels = labels
+        return self._observed(x)
 
     def _observed(self, x: Tensor) -> Tensor:
         """Run the model, and let its layers observe; anchored layers choose their share first."""

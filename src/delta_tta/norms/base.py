@@ -16,6 +16,7 @@ from ..engine.distributed import Ranks
 from ..errors import InputError
 from ..registry import Capabilities, component
 from ..settings import Settings
+from .labels import Labels
 from .shift import sums
 from .statistics import at_least_float32, changes
 from .tbr import eval_norm
@@ -36,7 +37,7 @@ class Phase:
     batch, `anew` whether a new domain begins with this batch, and their averages start again. A list as `sums` asks the
     layers, in the phase "source", to tell what shift.py wants to know of their features. `reached`: some layer has been
     run. A list as `met` asks the layers that run for the first time for their name, their features, and how often these
-    were changed in place before.
+    were changed in place before. `labels` are those that the model has given to the batch, for layers that need them.
     """
 
     ranks: Ranks | None = None
@@ -47,6 +48,7 @@ class Phase:
     sums: list[tuple[AdaptiveNorm, Tensor]] | None = None
     reached = False
     met: list[tuple[str, Tensor, int | None]] | None = None
+    labels: Labels | None = None
     empty = False  # this rank has no sample, and runs a row that does not count
     now: Literal["frozen", "observing", "replaying", "source"] = "frozen"
 
@@ -57,10 +59,19 @@ class SourceStatistics(Capabilities):
 
 
 class AdaptiveNorm(nn.Module, Capabilities):
-    """Base: holds the original layer, whose γ, β and source statistics it uses, as `source`."""
+    """Base: holds the original layer, whose γ, β and source statistics it uses, as `source`.
+
+    Attributes:
+        needs_labels: whether it observes a batch with the labels that the model gave to it before.
+        needs_statistics: whether it is made from the source's statistics.
+    """
+
+    needs_labels: ClassVar[bool] = False
+    needs_statistics: ClassVar[bool] = False
 
     _name = ""  # of the original layer in the model
     looks_ahead: ClassVar[bool] = False  # whether `observe` normalises with the batch at hand too, and `frozen` not
+    _place = 0  # of that layer among the model's norm layers
 
     def __init__(self, source: _BatchNorm, tail: Tail | None, settings: Settings, phase: Phase) -> None:
         super().__init__()

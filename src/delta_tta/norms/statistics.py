@@ -50,21 +50,28 @@ def sample_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     In float32 or better. The batch's variance is the mean of the last over the samples.
     """
+    means, variances = moments_of_samples(x)
+    mean = means.mean(0)
+    apart = means - mean
+    return mean, apart, torch.addcmul(variances, apart, apart)
+
+
+def moments_of_samples(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and biased variance of each sample and channel over space, each (B, C), in float32 or better."""
     if not x.is_cuda:
         x = at_least_float32(x)
     x = x.reshape(*x.shape[:2], -1)  # (B, C, values)
     if _by_planes(x):
-        means, variances = _moments_of_planes(x)
-    elif torch.compiler.is_compiling():
-        means, variances = _moments_by_terms(x)
-    elif not x.is_contiguous():
+        return _moments_of_planes(x)
+    if torch.compiler.is_compiling():
+        return _moments_by_terms(x)
+    if not x.is_contiguous():
         parts = x.split(max(1, PART // x[0].numel())) if x.is_cpu else (x,)
         means, variances = (torch.cat(some) for some in zip(*map(_moments_by_terms, parts), strict=True))
-    else:  # one pass: a single sample, whose channels are those of all samples
-        means, variances = (t.view(x.shape[:2]) for t in batch_moments(x.view(1, -1, x.shape[2])))
-    mean = means.mean(0)
-    apart = means - mean
-    return mean, apart, torch.addcmul(variances, apart, apart)
+        return means, variances
+    # one pass: a single sample, whose channels are those of all samples
+    means, variances = (t.view(x.shape[:2]) for t in batch_moments(x.view(1, -1, x.shape[2])))
+    return means, variances
 
 
 def _moments_by_terms(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -93,8 +93,8 @@ class NormSites:
 
     def _make(self, kind: type[AdaptiveNorm], settings: Settings, phase: Phase) -> dict[str, AdaptiveNorm]:
         layers = {name: kind(layer, _tail_of(name, layer), settings, phase) for name, layer in self.originals.items()}
-        for name, layer in layers.items():
-            layer._name = name
+        for place, (name, layer) in enumerate(layers.items()):
+            layer._name, layer._place = name, place
             for attribute, hooks in vars(self.originals[name]).items():
                 if attribute.startswith(("_forward_hooks", "_forward_pre_hooks")):
                     setattr(layer, attribute, hooks)  # shared: a user's hooks go on working, and can be removed
