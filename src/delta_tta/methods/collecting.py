@@ -31,6 +31,7 @@ class Collecting(Updater):
 
     trains: ClassVar[Literal["norms", "all"]] = "norms"
     needs_batch_norm = True
+    cost = 7.0
     synchronises = False
     learns = True
 

@@ -95,3 +95,13 @@ def test_each_image_is_jittered_by_draws_of_its_own():
     same = pictures(1).expand(5, -1, -1, -1)
     made = jitter(same, Draw(generator(), 5, same))
     assert not torch.allclose(made[0], made[1])
+
+
+def test_together_all_images_get_the_same_draws_but_for_the_noise():
+    x = torch.rand(1, 3, 16, 16, generator=torch.Generator().manual_seed(0)).expand(6, -1, -1, -1)
+    same = views(x, torch.Generator().manual_seed(1), together=True)
+    own = views(x, torch.Generator().manual_seed(1))
+    assert float((same - same[:1]).abs().max()) < 0.06  # noise of 0.005
+    assert float((same - same[:1]).abs().max()) > 0
+    assert float((own - own[:1]).abs().max()) > 0.2
+    assert float((same - x).abs().max()) > 0.1
