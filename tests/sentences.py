@@ -49,7 +49,7 @@ def make(method, schedule=SCHEDULES["every"], net=None, device="cpu", shape=(3, 
     """An adapter that learns fast, so that a broken promise shows."""
     net = (conv_net() if net is None else net).to(device)
     like = next(net.parameters())
-    lr = 1e-3 if method == "memo" else 0.02  # a step of plain SGD on all weights
+    lr = 1e-3 if "memo" in method else 0.02  # a step of plain SGD on all weights
     usual = {
         "optimizer": "adam", "lr": lr, "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "views": 2,
         "guard": "on",
@@ -72,12 +72,13 @@ def saved_and_loaded(state):
 def adapts(method):
     """Whether it changes the model."""
     recipe = parse(method)
-    return (recipe.trains != "nothing" and method != "memo") or recipe.statistics in ("tema", "anchored")
+    return (recipe.trains != "nothing" and recipe.standalone != "memo") or recipe.statistics in ("tema", "anchored")
 
 
 def bakes(method):
     """Whether a plain model can answer as it does, but for what mirror images and a filter add."""
-    return parse(method).postprocess in (None, "mirror") and method != "memo"
+    recipe = parse(method)
+    return recipe.postprocess in (None, "mirror") and recipe.standalone not in ("memo", "roid", "cmf")
 
 
 def learns(method):

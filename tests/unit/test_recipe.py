@@ -35,6 +35,10 @@ from nets import conv_net
         ("tent+sticky+delta", Recipe("tbr", "tent", "dot", filter="sticky")),
         ("lame+sticky", Recipe("source", postprocess="lame", filter="sticky")),
         ("tent+anchored+lame+sticky", Recipe("anchored", "tent", None, "lame", "sticky")),
+        ("tent+prior-correction+delta", Recipe("tbr", "tent", "dot", "prior-correction")),
+        ("roid", Recipe("bn", standalone="roid")),
+        ("cotta+sticky", Recipe("bn", filter="sticky", standalone="cotta")),
+        ("CMF+sticky", Recipe("bn", filter="sticky", standalone="cmf")),
     ],
 )
 def test_meaning(method, recipe):
@@ -66,7 +70,10 @@ def test_meaning(method, recipe):
         ("source+anchored", "two kinds of statistics"),
         ("sticky", "write 'tent+sticky'"),
         ("tent+sticky+sticky", "twice"),
-        ("cotta+sticky", "standalone method that takes no parts"),
+        ("cotta+lame+sticky", "Write 'cotta+sticky', or put the parts behind an objective: 'tent+lame+sticky'"),
+        ("memo+sticky+sticky", "twice"),
+        ("roid+prior-correction", "does what 'prior-correction' does already"),
+        ("tent+lame+prior-correction", "corrects the answer twice"),
         ("lame+dot+sticky", "without parts"),
         ("tent+delta-b", "is unknown as a part"),
         ("tema+tema", "twice"),
@@ -82,11 +89,11 @@ def test_refusals_say_what_to_write(method, teaches):
 def test_every_sentence_reads_back_as_itself():
     found = sentences()
     with_a_loss = 3 * 6 + 2 * 5  # tent, pl, ent-w with no or one of 5 reweightings; eta and eata have div-w already
-    adapting = 2 * (4 + 4 * with_a_loss)  # source, bn, tema, anchored, or a loss over four statistics; and with lame
+    adapting = 3 * (4 + 4 * with_a_loss)  # source, bn, tema, anchored, or a loss over four statistics;
+    # and with lame or prior-correction
     mirrored = 3 + 3 * with_a_loss  # all of them but those with bn
-    assert (
-        len(found) == len(set(found)) == 2 * (adapting + mirrored + 1) + 2
-    )  # with and without sticky; so tta; cotta, memo
+    whole = 5  # tta, cotta, memo, roid, cmf
+    assert len(found) == len(set(found)) == 2 * (adapting + mirrored + whole)  # with and without sticky
     for sentence in found:
         assert str(parse(sentence)) == sentence
 
@@ -109,7 +116,7 @@ def test_any_text_is_read_or_refused(text):
     [
         ("eta+div-w", "does what 'div-w' does already"),
         ("tent+dot+la", "two reweightings"),
-        ("cotta+delta", r"a standalone method that takes no parts\. Write 'cotta'"),
+        ("cotta+delta", r"a standalone method that takes no parts but a filter\. Write 'cotta'"),
         ("lame+tbr", r"write 'tent\+tbr\+lame'"),
         ("tent+cotta", "cannot follow"),
         ("bn+la", "weighs the samples of a loss"),

@@ -52,7 +52,7 @@ def check_layers(model: nn.Module, recipe: Recipe, sites: NormSites, parameters:
             f"Method '{recipe}' renews the statistics of batch norm layers, and the model has none. "
             f"Write '{instead}' instead."
         )
-    if recipe.objective is not None and not parameters:
+    if recipe.trains == "norms" and not parameters:
         raise ModelError(
             f"Method '{recipe}' trains the weight and bias of norm layers, and the model has none. "
             f"Write '{'tema' if sites.originals else 'source'}' instead."

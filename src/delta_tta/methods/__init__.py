@@ -1,5 +1,5 @@
 """Standalone methods, one file each."""
 
-from . import cotta, memo
+from . import cmf, cotta, memo, roid
 
-__all__ = ["cotta", "memo"]
+__all__ = ["cmf", "cotta", "memo", "roid"]
