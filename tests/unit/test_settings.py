@@ -102,7 +102,7 @@ def test_refusals(settings, teaches):
 @pytest.mark.parametrize(
     ("method", "settings", "owners"),
     [
-        ("bn", {"lr": 0.1}, "'tent', 'pl', 'ent-w', 'eta', 'eata', 'cotta', 'memo'"),
+        ("bn", {"lr": 0.1}, "'tent', 'pl', 'ent-w', 'eta', 'eata', 'roid', 'cmf', 'cotta', 'memo'"),
         ("tent", {"alpha": 0.9}, "'tema', 'tbr', 'anchored'"),
         ("tent+tbr", {"dot": "soft"}, "'dot'"),
         (None, {"neighbours": 3}, "'lame'"),
@@ -116,8 +116,10 @@ def test_a_setting_that_no_part_uses_is_refused_and_its_owners_are_named(method,
 
 def test_every_setting_has_an_owner_and_every_owner_uses_settings_that_exist():
     fields = {field.name for field in dataclasses.fields(Settings)} - {"extra"}
-    used = used_by([one.build for one in COMPONENTS.values() if one.build.__module__.startswith("delta_tta.")])
-    assert used == fields
+    builds = [one.build for one in COMPONENTS.values() if one.build.__module__.startswith("delta_tta.")]
+    own = {field.name for one in builds if one.Options is not None for field in dataclasses.fields(one.Options)}
+    assert used_by(builds) == fields | own
+    assert not fields & own
 
 
 def test_an_integer_is_a_fine_number():

@@ -38,6 +38,8 @@ class CmfOptions(LossOptions):
     cmf_gamma: float = 0.99
     cmf_q: float = 0.005
 
+    unbounded: ClassVar[tuple[str, ...]] = (*LossOptions.unbounded, "cmf_q")
+
 
 @component(
     "cmf",

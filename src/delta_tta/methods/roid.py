@@ -13,6 +13,7 @@ answer, from before the step, is corrected by the prior of the batch (postproces
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -54,15 +55,17 @@ class LossOptions:
     roid_temperature: float = 1 / 3
     roid_average: float = 0.9
 
+    unbounded: ClassVar[tuple[str, ...]] = ("roid_temperature",)
+
     def __post_init__(self) -> None:
-        """All are shares, but for the temperature."""
+        """All are shares, but for the unbounded ones."""
         for field in dataclasses.fields(self):
             value = typed(field.name, getattr(self, field.name), float)
             assert isinstance(value, float)
             object.__setattr__(self, field.name, value)
-            free = field.name == "roid_temperature"
-            if not (value > 0 if free else 0 <= value <= 1):
-                right = "greater than 0" if free else "between 0 and 1"
+            free = field.name in self.unbounded
+            if not (0 < value < math.inf if free else 0 <= value <= 1):
+                right = "greater than 0 and finite" if free else "between 0 and 1"
                 raise SettingError(f"Expected setting `{field.name}` to be {right}, but got {value!r}.")
 
 
@@ -147,7 +150,9 @@ class Roid(Updater):
             generator = Generator().manual_seed((self.settings.seed << 32) + steps(self.objective_memory))
             view = self._pixels.back(light_views(self._pixels.of(x[rows]), generator), x)
             with torch.autocast(kind, enabled=autocast):  # as the batch was run
-                return self._learnable(view)
+                # Torch 2.13 crashes in the backward pass of a GroupNorm on a CPU in another layout, if its input needs
+                # no gradient.
+                return self._learnable(view.contiguous())
 
         self._look_again: Callable[[Tensor], Tensor] = look_again
         try:
