@@ -64,8 +64,9 @@ class Cmf(Roid):
         kept = 1.0 if kept >= ALL_KEPT else kept
         hidden = {}
         for name, p in parameters.items():
-            start, now = at_least_float32(source[name]), at_least_float32(p)
-            recovered = options.cmf_alpha * memory.get(f"hidden.{name}", start) + (1 - options.cmf_alpha) * start
+            now = at_least_float32(p)
+            start = source[name].to(now)
+            recovered = torch.lerp(start, memory.get(f"hidden.{name}", start).to(now), options.cmf_alpha)
             hidden[name] = torch.lerp(now, recovered, kept)
         average_into(parameters, hidden, options.cmf_gamma)
         self.objective_memory = {

@@ -20,10 +20,11 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Generator, Tensor
+from torch import Tensor
 
 from ..augmentations.pixels import Pixels
 from ..augmentations.views import light_views
+from ..engine.draws import numbers
 from ..engine.loss import Loss
 from ..engine.model import AdaptedModel
 from ..engine.optimizer import make_optimizer
@@ -147,7 +148,7 @@ class Roid(Updater):
         autocast = torch.is_autocast_enabled(kind)
 
         def look_again(rows: Tensor) -> Tensor:
-            generator = Generator().manual_seed((self.settings.seed << 32) + steps(self.objective_memory))
+            generator = numbers(self.settings.seed, steps(self.objective_memory))
             view = self._pixels.back(light_views(self._pixels.of(x[rows]), generator), x)
             with torch.autocast(kind, enabled=autocast):  # as the batch was run
                 # Torch 2.13 crashes in the backward pass of a GroupNorm on a CPU in another layout, if its input needs
