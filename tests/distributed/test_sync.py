@@ -34,7 +34,6 @@ METHODS = [
     "tent+anchored",
     "tent+anchored+dot+mirror+sticky",
     "source+mirror+sticky",
-    "source+prior-correction",
     "tent+delta+prior-correction",
 ]
 SETTINGS = {"guard": "on", "lr": 0.02, "optimizer": "sgd", "threshold": 0.9, "similarity": 0.9}
