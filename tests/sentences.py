@@ -49,7 +49,8 @@ def make(method, schedule=SCHEDULES["every"], net=None, device="cpu", shape=(3, 
     """An adapter that learns fast, so that a broken promise shows."""
     net = (conv_net() if net is None else net).to(device)
     like = next(net.parameters())
-    lr = 1e-3 if method == "memo" else 0.02  # a step of plain SGD on all weights
+    # MEMO takes a step of plain SGD on all weights; ROID weighs samples by up to e³
+    lr = 1e-3 if "memo" in method else 2e-3 if method.startswith(("roid", "cmf")) else 0.02
     usual = {
         "optimizer": "adam", "lr": lr, "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "views": 2,
         "guard": "on", "rotta_interval": 4, "note_interval": 4,
@@ -72,7 +73,8 @@ def saved_and_loaded(state):
 def adapts(method):
     """Whether it changes the model."""
     recipe = parse(method)
-    return (recipe.trains != "nothing" and method != "memo") or recipe.statistics not in ("source", "bn", "iabn")
+    statistics = recipe.statistics not in ("source", "bn", "iabn")
+    return (recipe.trains != "nothing" and recipe.standalone != "memo") or statistics
 
 
 def bakes(method):

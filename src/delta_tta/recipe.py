@@ -42,9 +42,8 @@ class Recipe:
     @property
     def components(self) -> tuple[Component, ...]:
         """What it is made of."""
-        if self.standalone is not None:
-            return (COMPONENTS[self.standalone],)
-        names = (self.objective, self.statistics, self.reweighting, self.postprocess, self.filter)
+        parts = (self.objective, self.statistics, self.reweighting, self.postprocess)
+        names = (*(parts if self.standalone is None else (self.standalone,)), self.filter)
         return tuple(COMPONENTS[name] for name in names if name is not None)
 
     @property
@@ -58,10 +57,10 @@ class Recipe:
 
     def __str__(self) -> str:
         """Return the shortest way to write it."""
-        if self.standalone is not None:
-            return self.standalone
         if self.filter is not None:
             return f"{replace(self, filter=None)}+{self.filter}"
+        if self.standalone is not None:
+            return self.standalone
         if self.postprocess is not None:
             before = str(replace(self, postprocess=None))
             alone = before == "source" and COMPONENTS[self.postprocess].alone
@@ -95,16 +94,17 @@ def parse(method: str) -> Recipe:
             raise MethodError(f"{method!r} makes no sense: {first!r} does what {name!r} does already; leave it out.")
 
     kind = COMPONENTS[first].kind
-    if kind == "standalone":
-        if parts:
-            raise MethodError(
-                f"{method!r} makes no sense: {first!r} is a standalone method that takes no parts. Write {first!r}, or "
-                f"put the parts behind an objective: 'tent+{'+'.join(parts)}'."
-            )
-        return Recipe("bn", standalone=first)
     filters = [name for name in names if COMPONENTS[name].kind == "filter"]
     if len(filters) > 1:
         raise MethodError(f"{method!r} filters the answers twice, {' and '.join(filters)}; choose one.")
+    if kind == "standalone":
+        if len(names) > len(filters):
+            alone = "+".join([first, *filters])
+            raise MethodError(
+                f"{method!r} makes no sense: {first!r} is a standalone method that takes no parts but a filter. Write "
+                f"{alone!r}, or put the parts behind an objective: 'tent+{'+'.join(parts)}'."
+            )
+        return Recipe("bn", standalone=first, filter=filters[0] if filters else None)
     if kind == "postprocess":
         if [name for name in names if name not in filters]:
             instead = "+".join(["tent", *(part for part in parts if part != first), first])

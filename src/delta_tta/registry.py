@@ -1,9 +1,9 @@
 """The registry of components that a method is made of.
 
 A component is of one kind: which statistics normalise, what is minimised, how samples are weighed, how answers are
-corrected, how they are filtered over the stream; or a standalone method, which takes no parts. A new component is one
-class with one `@component(...)` line. What it can do and needs stands in the class (`Capabilities`), so nothing else
-has to know its name. Packages add components through the entry-point group "delta_tta.methods".
+corrected, how they are filtered over the stream; or a standalone method, which takes no parts but a filter. A new
+component is one class with one `@component(...)` line. What it can do and needs stands in the class (`Capabilities`),
+so nothing else has to know its name. Packages add components through the entry-point group "delta_tta.methods".
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Capabilities:
         synchronises: whether several processes may adapt as one.
         bakes: whether unload(keep=True) may leave a plain model.
         cost: of a sample, in forward passes, where it is much more than that of a training step.
+        trains: which parameters a standalone method trains, those of the norm layers or all.
     """
 
     uses: ClassVar[tuple[str, ...]] = ()
@@ -53,6 +54,7 @@ class Capabilities:
     synchronises: ClassVar[bool] = True
     bakes: ClassVar[bool] = True
     cost: ClassVar[float] = 0.0
+    trains: ClassVar[Literal["norms", "all"]] = "all"
 
 
 @dataclass(frozen=True)

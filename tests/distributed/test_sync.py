@@ -34,6 +34,7 @@ METHODS = [
     "tent+anchored",
     "tent+anchored+dot+mirror+sticky",
     "source+mirror+sticky",
+    "tent+delta+prior-correction",
 ]
 SETTINGS = {"guard": "on", "lr": 0.02, "optimizer": "sgd", "threshold": 0.9, "similarity": 0.9}
 SPECIAL = {
@@ -199,7 +200,7 @@ def test_the_example_runs_as_the_docs_say():
     assert "2 ranks, 400 images, accuracy 7" in done.stdout
 
 
-@pytest.mark.parametrize("method", ["lame", "cotta", "memo", "eata", "tent+delta+lame"])
+@pytest.mark.parametrize("method", ["lame", "cotta", "memo", "roid", "cmf", "eata", "tent+delta+lame"])
 def test_what_cannot_be_synchronised_says_so(method):
     with pytest.raises(delta_tta.SettingError, match="cannot be synchronised"):
         fitting(conv_net(), method, sync=True)

@@ -37,6 +37,10 @@ from nets import conv_net
         ("tent+sticky+delta", Recipe("tbr", "tent", "dot", filter="sticky")),
         ("lame+sticky", Recipe("source", postprocess="lame", filter="sticky")),
         ("tent+anchored+lame+sticky", Recipe("anchored", "tent", None, "lame", "sticky")),
+        ("tent+prior-correction+delta", Recipe("tbr", "tent", "dot", "prior-correction")),
+        ("roid", Recipe("bn", standalone="roid")),
+        ("cotta+sticky", Recipe("bn", filter="sticky", standalone="cotta")),
+        ("CMF+sticky", Recipe("bn", filter="sticky", standalone="cmf")),
     ],
 )
 def test_meaning(method, recipe):
@@ -68,7 +72,10 @@ def test_meaning(method, recipe):
         ("source+anchored", "two kinds of statistics"),
         ("sticky", "write 'tent+sticky'"),
         ("tent+sticky+sticky", "twice"),
-        ("cotta+sticky", "standalone method that takes no parts"),
+        ("cotta+lame+sticky", "Write 'cotta+sticky', or put the parts behind an objective: 'tent+lame+sticky'"),
+        ("memo+sticky+sticky", "twice"),
+        ("roid+prior-correction", "does what 'prior-correction' does already"),
+        ("tent+lame+prior-correction", "corrects the answer twice"),
         ("lame+dot+sticky", "without parts"),
         ("tent+delta-b", "is unknown as a part"),
         ("tema+tema", "twice"),
@@ -92,7 +99,7 @@ def test_every_sentence_reads_back_as_itself():
     without_bn = sum(answer is not None and answer.build.runs_parts for answer in answers)
     adapting = len(answers) * (alone + behind * losses) - without_bn * (1 + losses)
     only_alone = sum(one.alone and not one.part for one in kinds["postprocess"])
-    assert len(found) == len(set(found)) == 2 * (adapting + only_alone) + len(kinds["standalone"])  # so with sticky
+    assert len(found) == len(set(found)) == 2 * (adapting + only_alone + len(kinds["standalone"]))  # so with sticky
     for sentence in found:
         assert str(parse(sentence)) == sentence
 
@@ -117,7 +124,7 @@ def test_any_text_is_read_or_refused(text):
     [
         ("eta+div-w", "does what 'div-w' does already"),
         ("tent+dot+la", "two reweightings"),
-        ("cotta+delta", r"a standalone method that takes no parts\. Write 'cotta'"),
+        ("cotta+delta", r"a standalone method that takes no parts but a filter\. Write 'cotta'"),
         ("lame+tbr", r"write 'tent\+tbr\+lame'"),
         ("tent+cotta", "cannot follow"),
         ("bn+la", "weighs the samples of a loss"),

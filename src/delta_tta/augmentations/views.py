@@ -1,11 +1,13 @@
 """Random views of a batch, all of it in torch and all images at once; every image gets draws of its own.
 
-Works on images in 0 to 1. `views` are CoTTA's augmentations (Wang et al. 2022).
+Works on images in 0 to 1. `views` are CoTTA's augmentations (Wang et al. 2022), `light_views` ROID's (Marsden et al.
+2024).
 """
 
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -47,13 +49,27 @@ def views(x: Tensor, generator: Generator, together: bool = False) -> Tensor:
         together: whether all images get the same draws, but for the noise.
     """
     draw = Draw(generator, 1, x, len(x)) if together else Draw(generator, len(x), x)
-    x = jitter(x.clamp(0, 1), draw)
-    right, down = (whole_pixels(draw.uniform(-SHIFT, SHIFT), side) for side in (x.shape[3], x.shape[2]))
-    x = affine(x, draw.uniform(-15, 15), right, down, draw.uniform(0.9, 1.1))
+    x = moved(jitter(x.clamp(0, 1), draw), draw)
     x = blur(x, draw.uniform(0.001, 0.5))
-    flip = draw.uniform(0, 1) < 0.5
-    x = torch.where(flip, x.flip(3), x)
+    x = flipped(x, draw)
     return (x + draw.normal(NOISE)).clamp(0, 1)
+
+
+def light_views(x: Tensor, generator: Generator) -> Tensor:
+    """Return likewise, without blur and noise; beyond the edge the image is mirrored."""
+    draw = Draw(generator, len(x), x)
+    return flipped(moved(jitter(x.clamp(0, 1), draw), draw, "mirror"), draw).clamp(0, 1)
+
+
+def moved(x: Tensor, draw: Draw, fill: Literal["mirror"] | None = None) -> Tensor:
+    """Turn each image by up to 15 degrees, scale it by up to a tenth, shift it by up to SHIFT."""
+    right, down = (whole_pixels(draw.uniform(-SHIFT, SHIFT), side) for side in (x.shape[3], x.shape[2]))
+    return affine(x, draw.uniform(-15, 15), right, down, draw.uniform(0.9, 1.1), fill=fill)
+
+
+def flipped(x: Tensor, draw: Draw) -> Tensor:
+    """Flip half of the images."""
+    return torch.where(draw.uniform(0, 1) < 0.5, x.flip(3), x)
 
 
 def jitter(x: Tensor, draw: Draw) -> Tensor:
@@ -110,11 +126,11 @@ def affine(
     scale: Tensor,
     slant_right: Tensor | None = None,
     slant_down: Tensor | None = None,
-    fill: Colour | None = None,
+    fill: Colour | Literal["mirror"] | None = None,
 ) -> Tensor:
     """Rotate, scale and slant about the centre, then shift by shares of the side.
 
-    Beyond the edge comes the colour `fill`; without one the edge goes on.
+    Beyond the edge comes the colour `fill`, or half of the image mirrored; without either the edge goes on.
     """
     angle = degrees.flatten() * (math.pi / 180)
     cos, sin = angle.cos() / scale.flatten(), angle.sin() / scale.flatten()
@@ -125,8 +141,13 @@ def affine(
     turn = torch.stack([top, bottom], 1)  # (N, 2, 2), from where a pixel comes; the sides are −1 to 1
     shift = 2 * torch.stack([right.flatten(), down.flatten()], 1).unsqueeze(2)
     grid = F.affine_grid(torch.cat([turn, -turn @ shift], 2), list(x.shape), align_corners=False)
+    if fill == "mirror":
+        height, width = x.shape[2:]
+        across, along = width // 2, height // 2
+        x = F.pad(x, (across, across, along, along), mode="reflect")
+        grid = grid * grid.new_tensor([width / x.shape[3], height / x.shape[2]])
     moved = F.grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False)
-    if fill is None:
+    if fill is None or fill == "mirror":
         return moved
     inside = (grid.abs() <= 1).all(3).unsqueeze(1)  # as Pillow: no pixel is half image, half colour
     return torch.where(inside, moved, x.new_tensor(fill).view(3, 1, 1))

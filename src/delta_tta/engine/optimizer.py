@@ -10,14 +10,22 @@ from torch import Tensor, nn
 from ..settings import Settings
 
 
-def make_optimizer(parameters: Sequence[nn.Parameter], settings: Settings) -> torch.optim.Optimizer | None:
-    """Return the one that the settings name; None where nothing trains."""
+def make_optimizer(
+    parameters: Sequence[nn.Parameter], settings: Settings, nesterov: bool = False
+) -> torch.optim.Optimizer | None:
+    """Return the one that the settings name; None where nothing trains.
+
+    Args:
+        parameters: that train.
+        settings: with `optimizer` and `lr`.
+        nesterov: whether SGD has Nesterov's momentum.
+    """
     if not parameters:
         return None
     fused = all(p.device.type in ("cpu", "cuda") for p in parameters)  # one call instead of dozens per step
     if settings.optimizer == "adam":
         return torch.optim.Adam(parameters, settings.lr, betas=(0.9, 0.999), fused=fused)
-    return torch.optim.SGD(parameters, settings.lr, momentum=0.9, fused=fused)
+    return torch.optim.SGD(parameters, settings.lr, momentum=0.9, nesterov=nesterov, fused=fused)
 
 
 def take_step(

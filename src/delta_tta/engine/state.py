@@ -155,13 +155,15 @@ def _memory_fits(memory: dict[str, Tensor], classes: int, shapes: dict[str, torc
         "weighed": (classes,),
         "step": (),
         "loss": (),
+        "variance": (),
     }
-    teacher = {key.removeprefix("teacher."): value.shape for key, value in memory.items() if key.startswith("teacher.")}
-    return (
-        all(isinstance(value, Tensor) and value.shape == ours.get(key, value.shape) for key, value in memory.items())
-        and (not teacher or teacher == shapes)
-        and (not teacher or "step" in memory)
+    of_parameters = (
+        {key.removeprefix(prefix): value.shape for key, value in memory.items() if key.startswith(prefix)}
+        for prefix in ("teacher.", "hidden.")
     )
+    return all(
+        isinstance(value, Tensor) and value.shape == ours.get(key, value.shape) for key, value in memory.items()
+    ) and all(not kept or (kept == shapes and "step" in memory) for kept in of_parameters)
 
 
 def restore(state: Mapping[str, Any], updater: Updater, schedule: Every) -> None:

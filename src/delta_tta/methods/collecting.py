@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Generator, Tensor
 
+from ..engine.draws import numbers
 from ..engine.finite import not_finite
 from ..engine.step import Update, Updater
 from ..errors import SettingError
@@ -115,7 +116,7 @@ class Collecting(Updater):
         """
         step = int(self.objective_memory.get("step", 0))
         number = step * (self.interval + 1) + position
-        return Generator().manual_seed((self.settings.seed << 32) + number)
+        return numbers(self.settings.seed, number)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:

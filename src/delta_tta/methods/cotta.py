@@ -13,6 +13,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..augmentations.views import views
+from ..engine.draws import numbers
 from ..engine.finite import not_finite
 from ..engine.step import Update
 from ..norms.batch import BatchStatistics
@@ -107,7 +108,7 @@ class Cotta(StandaloneUpdater):
 
     def _generator(self, use: int) -> Generator:
         """Return the random numbers of this step: a saved state goes on with the same."""
-        return torch.Generator().manual_seed((self.settings.seed << 32) + 2 * self._step() + use)
+        return numbers(self.settings.seed, 2 * self._step() + use)
 
     def _gate(self, classes: int) -> float:
         if self.settings.gate is not None:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from ..draws import generator
+from ..engine.draws import numbers
 from ..errors import InputError, SettingError
 from ..norms.last import last_blocks
 from ..norms.statistics import at_least_float32
@@ -80,7 +80,7 @@ class Deyo(Objective):
         sure = self._sure(prediction)
         plpd = torch.full_like(prediction.p[:, 0], NOT_RUN)
         if bool(sure.any()):
-            orders = generator(self.seed, self._step(state))
+            orders = numbers(self.seed, self._step(state))
             p, y = prediction.p[sure], prediction.label[sure].unsqueeze(1)
             shuffled = Prediction(run(shuffle_patches(x.detach()[sure], patches, orders)))
             plpd[sure] = (p.gather(1, y) - shuffled.p.gather(1, y)).squeeze(1).to(plpd)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from delta_tta.augmentations import augmix
-from delta_tta.augmentations.views import Draw, affine, blur, jitter, turn_hue, views
+from delta_tta.augmentations.views import Draw, affine, blur, jitter, light_views, turn_hue, views
 from vision import torchvision
 
 
@@ -22,7 +22,7 @@ def copies_by_augmix(x, numbers):
     return augmix.augmix(x[:1], len(x), numbers)[:, 0]
 
 
-@pytest.mark.parametrize("make", [views, copies_by_augmix])
+@pytest.mark.parametrize("make", [views, light_views, copies_by_augmix])
 def test_copies_are_images_and_differ_from_each_other(make):
     one = pictures(1).expand(8, -1, -1, -1)
     made = make(one, generator())
@@ -68,15 +68,16 @@ def shares(*values):
 @pytest.mark.parametrize("degrees", [-15.0, 8.0])
 @pytest.mark.parametrize(("right", "down"), [(4, -3), (-4, 4), (0, 0)])
 @pytest.mark.parametrize("scale", [0.9, 1.1])
-def test_the_map_of_a_view_is_that_of_a_padded_image(degrees, right, down, scale):
-    """As CoTTA's program does it: pad by half a side, turn and shift the larger image, cut out the middle."""
+@pytest.mark.parametrize(("fill", "padding"), [(None, "edge"), ("mirror", "reflect")])
+def test_the_map_of_a_view_is_that_of_a_padded_image(degrees, right, down, scale, fill, padding):
+    """As CoTTA's and ROID's programs do it: pad by half a side, turn and shift the larger image, cut out the middle."""
     functional = torchvision.transforms.functional
     x = pictures(1, 32)
-    padded = functional.pad(x, [16], padding_mode="edge")
+    padded = functional.pad(x, [16], padding_mode=padding)
     bilinear = torchvision.transforms.InterpolationMode.BILINEAR
     moved = functional.affine(padded, degrees, [right, down], scale, [0.0], interpolation=bilinear)
     wanted = functional.center_crop(moved, [32])
-    assert torch.allclose(affine(x, *shares(degrees, right / 32, down / 32, scale)), wanted, atol=1e-4)
+    assert torch.allclose(affine(x, *shares(degrees, right / 32, down / 32, scale), fill=fill), wanted, atol=1e-4)
 
 
 def test_a_view_is_shifted_by_up_to_an_eighth_of_its_side_in_whole_pixels():
@@ -89,6 +90,13 @@ def test_a_view_is_shifted_by_up_to_an_eighth_of_its_side_in_whole_pixels():
         moved = (light.sum(axis) * places).sum(1) / light.sum((1, 2))
         assert (moved - moved.round()).abs().max() < 0.1
         assert moved.round().unique().tolist() == list(range(-4, 5))
+
+
+def test_light_views_add_neither_noise_nor_an_edge():
+    grey = torch.full((4, 3, 8, 8), 0.5)
+    for image in light_views(grey, generator()):
+        assert (image - image[:, :1, :1]).abs().max() < 1e-6
+    assert (views(grey, generator())[0].std((1, 2)) > 1e-3).all()
 
 
 def test_each_image_is_jittered_by_draws_of_its_own():

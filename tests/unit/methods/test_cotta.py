@@ -91,3 +91,11 @@ def test_a_damaged_teacher_is_refused():
     del state["objective"]["step"]
     with pytest.raises(delta_tta.StateError, match="class frequencies make no sense"):
         adapter.load_state_dict(seal(state))
+
+
+def test_the_seed_reaches_the_draws():
+    first, again, other = (delta_tta.adapt(conv_net(), "cotta", gate=1.0, seed=seed, **SCALE) for seed in (1, 1, 2))
+    x = batches(1)[0]
+    answer = first(x)
+    assert torch.equal(answer, again(x))
+    assert not torch.equal(answer, other(x))

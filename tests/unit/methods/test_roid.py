@@ -1,0 +1,161 @@
+"""The pieces of ROID and CMF, against numbers found by hand, and what their adapters do at the edges."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import delta_tta
+from delta_tta import InputError, ModelError, SettingError
+from delta_tta.methods.roid import (
+    sample_weights,
+    soft_likelihood_ratio,
+    symmetric_cross_entropy,
+    to_unit_range,
+)
+from delta_tta.prediction import Prediction
+from nets import batches, conv_net, same, snapshot
+
+SCALE = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
+UNIFORM = torch.full((2,), 0.5)
+
+
+def prediction(*rows):
+    return Prediction(torch.tensor(rows, dtype=torch.float64).log())
+
+
+def test_the_likelihood_ratio_is_zero_where_nothing_is_likelier_and_flat_where_all_is_clear():
+    even, sure, surest = soft_likelihood_ratio(prediction([0.5, 0.5], [0.8, 0.2], [0.995, 0.005]).log_p).tolist()
+    assert even == pytest.approx(-math.log(1 + 1e-5))
+    assert sure == pytest.approx(-0.8 * math.log(4 + 1e-5) - 0.2 * math.log(0.25 + 1e-5))
+    assert surest == pytest.approx(-0.99 * math.log(99 + 1e-5) - 0.005 * math.log(0.005 / 0.995 + 1e-5))
+    impossible = torch.tensor([[0.0, -math.inf]], requires_grad=True)
+    soft_likelihood_ratio(impossible.log_softmax(1)).sum().backward()
+    assert soft_likelihood_ratio(impossible.log_softmax(1)).isfinite().all()
+    assert impossible.grad[0, 0] == 0
+
+
+def test_the_symmetric_cross_entropy_goes_both_ways():
+    p, q = prediction([0.9, 0.1]).log_p, prediction([0.6, 0.4]).log_p
+    one = -(0.6 * math.log(0.9) + 0.4 * math.log(0.1))
+    other = -(0.9 * math.log(0.6) + 0.1 * math.log(0.4))
+    assert float(symmetric_cross_entropy(p, q)) == pytest.approx((one + other) / 2)
+    assert torch.equal(symmetric_cross_entropy(p, q), symmetric_cross_entropy(q, p))
+
+
+def test_the_sure_and_diverse_weigh_most_and_the_least_diverse_do_not_train():
+    usual, half, sure = [0.9, 0.1], [0.5, 0.5], [0.01, 0.99]
+    weights = sample_weights(prediction(usual, half, sure), torch.tensor(usual, dtype=torch.float64), 1 / 3)
+    assert weights.tolist() == pytest.approx([0, 0, math.exp(3)])
+    apart = sample_weights(prediction(usual, half, [0.2, 0.8]), torch.tensor(usual, dtype=torch.float64), 1 / 3)
+    least, most = (sum(p * math.log(p) for p in row) for row in (half, usual))
+    assert float(apart[2]) == pytest.approx(
+        math.exp(3 * (0.2 * math.log(0.2) + 0.8 * math.log(0.8) - least) / (most - least))
+    )
+
+
+def test_where_all_samples_are_alike_all_train_with_the_same_weight():
+    for rows in ([[0.7, 0.3]], [[0.7, 0.3]] * 4):
+        assert sample_weights(prediction(*rows), UNIFORM.double(), 1 / 3).tolist() == [1.0] * len(rows)
+    assert to_unit_range(torch.tensor([3.0, 1.0, 2.0])).tolist() == [1.0, 0.0, 0.5]
+    assert to_unit_range(torch.tensor([3.0, 3.0])).tolist() == [0.0, 0.0]
+
+
+def trained(method, **settings):
+    net = conv_net()
+    adapter = delta_tta.adapt(net, method, **SCALE, **{"optimizer": "adam", "lr": 0.05, **settings})
+    losses = []
+    for x in batches(4):
+        adapter(x)
+        losses.append(adapter.signals.loss)
+    return adapter.state_dict(), losses
+
+
+def test_weight_ensembling_pulls_towards_the_source():
+    start = {name: p for name, p in snapshot(conv_net()).items() if name in trained("roid")[0]["parameters"]}
+
+    def distance(momentum):
+        now = trained("roid", roid_momentum=momentum)[0]["parameters"]
+        return sum(float((now[name] - start[name]).abs().sum()) for name in start)
+
+    assert distance(1.0) > distance(0.9) > distance(0.5) > 0 == distance(0.0)
+
+
+def test_the_filter_of_cmf_lets_the_refined_source_follow():
+    still, moved = trained("cmf", cmf_q=1e-6)[0]["objective"], trained("cmf", cmf_q=400.0)[0]["objective"]
+    name = "hidden.4.bias"
+    source = conv_net()[4].bias
+    assert torch.allclose(still[name], source, atol=1e-7)
+    assert (moved[name] - source).abs().max() > 1e-3
+    assert float(moved["variance"]) > float(still["variance"])
+
+
+def test_a_cmf_that_does_not_follow_is_roid():
+    (roid, losses), (cmf, others) = trained("roid"), trained("cmf", cmf_q=1e-6)
+    assert losses == pytest.approx(others, rel=1e-5)
+    assert all(torch.allclose(cmf["parameters"][name], p, atol=1e-6) for name, p in roid["parameters"].items())
+
+
+def test_the_views_come_from_the_seed_and_the_step():
+    first, again, other = (trained("roid", seed=seed)[1] for seed in (3, 3, 4))
+    assert first == again != other
+
+
+def test_defaults_are_those_of_the_published_program():
+    cifar = delta_tta.adapt(conv_net(), "roid", "cifar100-c", **SCALE).settings
+    assert (cifar.optimizer, cifar.lr) == ("adam", 1e-3)
+    for preset in ("imagenet-c", None):
+        adapter = delta_tta.adapt(conv_net(), "cmf", preset, **SCALE)
+        assert (adapter.settings.optimizer, adapter.settings.lr) == ("sgd", 2.5e-4)
+        group = adapter._updater.optimizer.param_groups[0]
+        assert (group["momentum"], group["nesterov"]) == (0.9, True)
+    assert not delta_tta.adapt(conv_net(), "tent")._updater.optimizer.param_groups[0]["nesterov"]
+
+
+@pytest.mark.parametrize(
+    ("method", "setting", "teaches"),
+    [
+        ("roid", {"roid_momentum": 1.1}, "between 0 and 1"),
+        ("roid", {"roid_temperature": 0}, "greater than 0 and finite"),
+        ("cmf", {"cmf_q": -1}, "greater than 0 and finite"),
+        ("cmf", {"roid_average": "much"}, "to be float"),
+        ("cmf", {"roid_momentum": 0.9}, "Unknown setting 'roid_momentum'"),
+        ("tent", {"cmf_alpha": 0.9}, "Unknown setting"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(method, setting, teaches):
+    with pytest.raises(SettingError, match=teaches):
+        delta_tta.adapt(conv_net(), method, **setting)
+
+
+def test_what_cannot_be_augmented_is_refused_at_once_even_in_the_background():
+    net = nn.Sequential(nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(16, 3))
+    adapter = delta_tta.adapt(net, "roid", background=True, **SCALE)
+    with pytest.raises(InputError, match="RGB images"):
+        adapter(torch.rand(2, 1, 4, 4))
+
+
+def test_a_transformer_trains_its_layer_norms_and_nothing_else():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Flatten(), nn.Linear(192, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 4))
+    source = snapshot(net)
+    adapter = delta_tta.adapt(net, "roid+sticky", lr=0.01, **SCALE)
+    for x in batches(3):
+        assert adapter(x).isfinite().all()
+    assert adapter.state_dict()["parameters"].keys() == {"2.weight", "2.bias"}
+    assert not same(snapshot(net), source)
+    assert same(snapshot(adapter.unload()), source)
+    with pytest.raises(ModelError, match="trains the weight and bias of norm layers"):
+        delta_tta.adapt(nn.Sequential(nn.Flatten(), nn.Linear(192, 4)), "roid", **SCALE)
+
+
+def test_a_batch_that_is_not_learnt_from_is_not_ensembled_either():
+    adapter = delta_tta.adapt(conv_net(), "roid", guard="on", roid_momentum=0.5, **SCALE)
+    xs = batches(3)
+    adapter(xs[0])
+    before = adapter.state_dict()["parameters"]
+    adapter(torch.full_like(xs[1], math.nan))
+    assert adapter.signals.refused == 1
+    assert same(adapter.state_dict()["parameters"], before)
