@@ -54,7 +54,6 @@ class Capabilities:
     synchronises: ClassVar[bool] = True
     bakes: ClassVar[bool] = True
     cost: ClassVar[float] = 0.0
-    trains: ClassVar[Literal["norms", "all"]] = "all"
 
 
 @dataclass(frozen=True)

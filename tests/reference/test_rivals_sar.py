@@ -3,7 +3,6 @@
 import copy
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -134,7 +133,7 @@ class PlainDeyo(Plain):
 
     def shuffled(self, images):
         """Cut 8×8 images into 4×4 patches of 2×2 pixels; one order for each image."""
-        mixed = np.random.SeedSequence([self.seed, self.steps]).generate_state(1)[0]
+        mixed = (self.seed * 0x9E3779B1 + self.steps) % 2**32
         random = torch.Generator().manual_seed(int(mixed))
         orders = torch.rand(len(images), 16, generator=random).argsort(1).tolist()
         out = torch.empty_like(images)

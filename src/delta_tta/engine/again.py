@@ -28,10 +28,10 @@ class Again:
         with self._as_run(), self._forward._phase("replaying"), torch.no_grad():
             return self._forward._logits(images)
 
-    def learnable(self) -> Tensor:
-        """Run the model on the batch, with gradient; the logits are those of all ranks."""
+    def learnable(self, images: Tensor | None = None) -> Tensor:
+        """Run the model on the batch, or on other images, with gradient; the logits are those of all ranks."""
         with self._as_run(), self._forward._phase("replaying"):
-            logits = self._forward._learnable(self.x)
+            logits = self._forward._learnable(self.x if images is None else images)
         ranks = self._forward.ranks
         return logits if ranks is None else ranks.join(at_least_float32(logits))
 

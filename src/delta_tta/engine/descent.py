@@ -23,26 +23,35 @@ def descent(
 ) -> tuple[Loss, list[Tensor | None]]:
     """Return the loss and its gradients, in the order of the parameters; no gradients where no sample trains."""
     looked = objective.look(again.x, prediction, again.on, updater.objective_memory) if objective.looks else None
-    found = _loss(updater, objective, prediction, looked)
+    found = losses(updater, objective, prediction, looked)
     gradients = updater._gradients(found.value) if found.count else []
     parameters = updater.adapted.parameters
     higher = climbed(parameters, gradients, objective.sharpness) if objective.sharpness and gradients else None
     if higher is not None:
         with updater.adapted.wearing(higher):
-            found = _loss(updater, objective, Prediction(again.learnable()), looked, found.selected)
+            found = losses(updater, objective, Prediction(again.learnable()), looked, found.selected)
             gradients = updater._gradients(found.value) if found.count else []
     if objective.coasts and not gradients:
         gradients = [torch.zeros_like(p) for p in parameters.values()]
     return found, gradients
 
 
-def _loss(
+def losses(
     updater: Updater,
     objective: Objective,
     prediction: Prediction,
-    looked: State | None,
+    looked: State | None = None,
     among: Tensor | None = None,
 ) -> Loss:
+    """Return the loss of a batch.
+
+    Args:
+        updater: whose objective and reweighting remember something.
+        objective: gives each sample a loss.
+        prediction: of the batch.
+        looked: what the objective has seen of it.
+        among: the only samples that may train.
+    """
     return loss_of(
         prediction,
         objective,

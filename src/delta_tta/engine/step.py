@@ -242,7 +242,7 @@ class Updater(Forward, Capabilities):
         found = None
         gradients: list[Tensor | None] = []
         if self.objective is not None:
-            found, gradients = descent(self, self.objective, prediction, again)
+            found, gradients = self._descent(prediction, again)
         skipped = Skip(Reason.THRESHOLD) if found is not None and not found.count else None
         measured = [t for norm in self.adapted.norms.values() for t in norm.measured()]
         learnt: dict[str, Sequence[Tensor | None]] = {
@@ -265,6 +265,11 @@ class Updater(Forward, Capabilities):
             frequencies=self.frequencies(),
             skipped=skipped,
         )
+
+    def _descent(self, prediction: Prediction, again: Again) -> tuple[Loss, list[Tensor | None]]:
+        """Return the loss of a batch and its gradients."""
+        assert self.objective is not None
+        return descent(self, self.objective, prediction, again)
 
     def _gradients(self, loss: Tensor) -> list[Tensor | None]:
         with self._phase("replaying"):

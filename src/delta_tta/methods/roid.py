@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,6 +24,8 @@ from torch import Tensor
 
 from ..augmentations.pixels import Pixels
 from ..augmentations.views import light_views
+from ..engine.again import Again
+from ..engine.descent import losses
 from ..engine.draws import numbers
 from ..engine.loss import Loss
 from ..engine.model import AdaptedModel
@@ -37,7 +39,6 @@ from ..prediction import MINIMUM, Prediction
 from ..recipe import Recipe
 from ..registry import State, component
 from ..settings import Settings, on_cifar
-from ..signals import Outcome
 from ..typed import typed
 
 MOST_CERTAIN = 0.99
@@ -143,32 +144,19 @@ class Roid(Updater):
         self._pixels.of(x)  # raises now, not in the background, where the images cannot be augmented
         return super()._observed(x)
 
-    def _learn(self, x: Tensor, logits: Tensor) -> Outcome:
-        kind = logits.device.type
-        autocast = torch.is_autocast_enabled(kind)
-
-        def look_again(rows: Tensor) -> Tensor:
-            generator = numbers(self.settings.seed, steps(self.objective_memory))
-            view = self._pixels.back(light_views(self._pixels.of(x[rows]), generator), x)
-            with torch.autocast(kind, enabled=autocast):  # as the batch was run
-                # Torch 2.13 crashes in the backward pass of a GroupNorm on a CPU in another layout, if its input needs
-                # no gradient.
-                return self._learnable(view.contiguous())
-
-        self._look_again: Callable[[Tensor], Tensor] = look_again
-        try:
-            return super()._learn(x, logits)
-        finally:
-            del self._look_again  # it holds the images
-
-    def _losses(self, prediction: Prediction) -> Loss:
-        """Add the consistency with the view; both logits train."""
-        found = super()._losses(prediction)
+    def _descent(self, prediction: Prediction, again: Again) -> tuple[Loss, list[Tensor | None]]:
+        """Add the consistency with a view; both logits train."""
+        found = losses(self, self.objective, prediction)
         weights = self.objective.weights(prediction, self.objective_memory)
         rows = weights > 0
-        view = Prediction(self._look_again(rows))
+        draws = numbers(self.settings.seed, steps(self.objective_memory))
+        images = self._pixels.back(light_views(self._pixels.of(again.x[rows]), draws), again.x)
+        # Torch 2.13 crashes in the backward pass of a GroupNorm on a CPU in another layout, if its input needs no
+        # gradient.
+        view = Prediction(again.learnable(images.contiguous()))
         consistency = weights[rows] * symmetric_cross_entropy(view.log_p, prediction.log_p[rows])
-        return dataclasses.replace(found, value=found.value + consistency.sum() / len(weights))
+        found = dataclasses.replace(found, value=found.value + consistency.sum() / len(weights))
+        return found, self._gradients(found.value)
 
     def _commit(self, prediction: Prediction, gradients: list[Tensor | None], found: Loss | None) -> None:
         super()._commit(prediction, gradients, found)
