@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, ModelError
 from ..norms import AdaptiveNorm, NormSites, Phase
+from ..norms.others import other_norms
 from ..norms.statistics import at_least_float32, changed_since, follow
 from ..recipe import Recipe
 from ..registry import COMPONENTS
@@ -18,8 +19,6 @@ from ..settings import Settings
 from .digests import architecture
 from .distributed import Ranks
 from .model_checks import check_kind, check_layers
-
-OTHER_NORMS = (nn.GroupNorm, nn.LayerNorm, nn.modules.instancenorm._InstanceNorm)
 
 _adapted: WeakSet[nn.Module] = WeakSet()
 _alive: WeakValueDictionary[int, AdaptedModel] = WeakValueDictionary()
@@ -57,7 +56,8 @@ class AdaptedModel:
             self._sites.swap(kind, settings, self.phase)
         _adapted.add(model)
         _alive[id(self)] = self
-        self._wide = recipe.trains == "norms"
+        owners = {name.rpartition(".")[0] for name in self.parameters}
+        self._wide = recipe.trains == "norms" and owners <= self._sites.originals.keys()
         try:
             trained = {p for one in _others() for p in one.parameters.values()}
             for p in self._requires_grad:
@@ -178,7 +178,7 @@ class AdaptedModel:
 
     def _widen(self, values: dict[str, Tensor]) -> None:
         """Train γ and β of batch norms in float32 at least: in half precision a small step is no step."""
-        if self._wide and self._sites.originals:
+        if self._wide:
             for name, p in self.parameters.items():
                 _give(p, at_least_float32(values[name]))
 
@@ -196,14 +196,17 @@ def _give(p: nn.Parameter, value: Tensor) -> None:
 
 
 def _declared_parameters(model: nn.Module, recipe: Recipe, sites: NormSites) -> dict[str, nn.Parameter]:
-    """γ and β of the batch norms; of the other norm layers where the model has no batch norm; or all parameters."""
+    """γ and β of the batch norms; of the other norm layers where no batch norm has any; or all parameters."""
     if recipe.trains == "nothing":
         return {}
     if recipe.trains == "all":
         return {name: p for name, p in model.named_parameters() if p.requires_grad and p.is_floating_point()}
-    layers: dict[str, nn.Module] = {**sites.originals}
-    if not layers:
-        layers = {name: m for name, m in model.named_modules() if isinstance(m, OTHER_NORMS)}
-    named = [(f"{name}.{part}", p) for name, m in layers.items() for part, p in m.named_parameters(recurse=False)]
+    return _own_parameters(sites.originals) or _own_parameters(other_norms(model))
+
+
+def _own_parameters(layers: Mapping[str, nn.Module]) -> dict[str, nn.Parameter]:
+    named = [
+        (f"{name}.{part}".lstrip("."), p) for name, m in layers.items() for part, p in m.named_parameters(recurse=False)
+    ]
     first_names = {p: name for name, p in reversed(named)}  # layers may share a parameter
     return {name: p for name, p in named if first_names[p] == name}
