@@ -39,6 +39,11 @@ class Recipe:
         return "norms" if self.objective is not None else "nothing"
 
     @property
+    def needs_batch_norm(self) -> bool:
+        """Whether it renews statistics that only batch norms have; what trains alone, trains any norm layers."""
+        return self.statistics != "source" and (self.statistics != "bn" or self.trains == "nothing")
+
+    @property
     def splits_batches(self) -> bool:
         """Whether it runs parts of a batch with statistics of their own, which only goes without batch norms."""
         return self.statistics == "bn" and any(getattr(one, "runs_parts", False) for one in self.classes)

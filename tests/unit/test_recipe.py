@@ -82,7 +82,7 @@ def test_refusals_say_what_to_write(method, teaches):
 def test_every_sentence_reads_back_as_itself():
     found = sentences()
     with_a_loss = 3 * 6 + 2 * 5  # tent, pl, ent-w with no or one of 5 reweightings; eta and eata have div-w already
-    adapting = 2 * (4 + 4 * with_a_loss)  # source, bn, tema, anchored, or a loss over four statistics; and with lame
+    adapting = 3 * (4 + 4 * with_a_loss)  # source, bn, tema, anchored, or a loss over four statistics; with lame, neo
     mirrored = 3 + 3 * with_a_loss  # all of them but those with bn
     assert (
         len(found) == len(set(found)) == 2 * (adapting + mirrored + 1) + 2

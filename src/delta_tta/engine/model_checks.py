@@ -45,9 +45,7 @@ def check_layers(model: nn.Module, recipe: Recipe, sites: NormSites, parameters:
         raise ModelError("The model has lazy layers that were never run; run it once before adapting it.")
     if any(p.is_inference() for p in model.parameters()):
         raise ModelError("The model was made under torch.inference_mode() and cannot learn; make it outside.")
-    # 'tent' alone trains any norm layers; what else names statistics needs layers that have them
-    needs_batch_norm = recipe.statistics != "source" and (recipe.statistics != "bn" or recipe.trains == "nothing")
-    if needs_batch_norm and not sites.originals:
+    if recipe.needs_batch_norm and not sites.originals:
         trains = recipe.objective is not None and bool(parameters)
         instead = replace(recipe, statistics="bn") if trains else _without_loss(recipe, "source")
         raise ModelError(

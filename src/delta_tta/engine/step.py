@@ -84,7 +84,8 @@ class Updater(Forward, Capabilities):
     def learns(self) -> bool:
         """Whether a batch may change the answers to later ones."""
         averages = any(isinstance(norm, MovingAverage) for norm in self.adapted.norms.values())
-        return self.objective is not None or averages
+        answers = self.postprocess is not None and self.postprocess.learns
+        return self.objective is not None or averages or answers
 
     @property
     def compares(self) -> bool:

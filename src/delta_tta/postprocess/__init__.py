@@ -1,5 +1,5 @@
 """Post-processing: components that change the answers, not the model."""
 
-from . import lame, mirror, sticky, tta
+from . import lame, mirror, neo, sticky, tta
 
-__all__ = ["lame", "mirror", "sticky", "tta"]
+__all__ = ["lame", "mirror", "neo", "sticky", "tta"]

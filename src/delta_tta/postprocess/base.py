@@ -19,6 +19,7 @@ class Postprocess(Capabilities):
         least_classes: which it can work with.
         reads_features: whether it needs the features of the run that made the logits.
         runs_parts: whether it runs the model on a part of the batch.
+        learns: whether it answers with what it has kept of the batches before.
         ranks: the processes whose batches count as one.
         memory: what is remembered between batches; empty means: as new.
         pending: what will be remembered if the batch is learnt from.
@@ -28,6 +29,7 @@ class Postprocess(Capabilities):
     least_classes = 1
     reads_features = False
     runs_parts = False
+    learns = False
     synchronises = False
     bakes = False
     ranks: Ranks | None = None

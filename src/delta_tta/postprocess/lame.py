@@ -99,22 +99,24 @@ def energy(unary: Tensor, weights: Tensor, y: Tensor) -> Tensor:
 class FeatureTap:
     """Takes down the input of the classifier as the model runs: the named layer, or the last linear layer that ran."""
 
-    def __init__(self, model: nn.Module, name: str | None) -> None:
+    def __init__(self, model: nn.Module, name: str | None, user: str = "LAME") -> None:
+        self._user = user
         layers = dict(model.named_modules())
         if name is not None and name not in layers:
             raise ModelError(f"The model has no layer {name!r} for `features`.{nearest(name, filter(None, layers))}")
         taps = [layers[name]] if name is not None else [m for m in layers.values() if isinstance(m, nn.Linear)]
         if not taps:
             raise ModelError(
-                "LAME compares the inputs of the classifier, and the model has no linear layer. Name the layer whose "
-                "input to take: features='...'."
+                f"{user} compares the inputs of the classifier, and the model has no linear layer. Name the layer "
+                "whose input to take: features='...'."
             )
         self._seen: Tensor | None = None
+        self.layer: nn.Module | None = None  # whose input was taken down last
         self._changes: int | None = None
         self._hooks = [layer.register_forward_pre_hook(self._note) for layer in taps]
 
     def _note(self, layer: nn.Module, inputs: tuple[Any, ...]) -> None:
-        self._seen = inputs[0].detach()
+        self._seen, self.layer = inputs[0].detach(), layer
         self._changes = changes(inputs[0])
 
     def take(self, count: int) -> Tensor:
@@ -128,8 +130,8 @@ class FeatureTap:
             )
         if changed_since(seen, self._changes):
             raise InputError(
-                "The model changes the input of its classifier in place after the classifier has run, and LAME "
-                "compares that input. Let it compute a new tensor, such as h * 3 instead of h.mul_(3)."
+                "The model changes the input of its classifier in place after the classifier has run, and "
+                f"{self._user} compares that input. Let it compute a new tensor, such as h * 3 instead of h.mul_(3)."
             )
         return at_least_float32(seen).flatten(1)
 
