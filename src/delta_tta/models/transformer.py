@@ -6,6 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..errors import InputError
+
+SIDE = 32
+"""Of the images: there is one learnt position for each of the 8×8 tokens."""
+
 
 class ChannelNorm(nn.LayerNorm):
     """LayerNorm over the channels of (B, C, H, W)."""
@@ -64,6 +69,8 @@ class CompactTransformer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits, (B, classes), of images (B, 3, 32, 32)."""
+        if x.shape[1:] != (3, SIDE, SIDE):
+            raise InputError(f"Expected images (B, 3, {SIDE}, {SIDE}), but got {tuple(x.shape)}; resize them.")
         tokens = self.stem(x).flatten(2).transpose(1, 2) + self.position  # (B, 64, C)
         tokens = self.norm(self.layers(tokens))
         weights = self.pool(tokens).softmax(1)  # (B, 64, 1)
