@@ -8,10 +8,11 @@ from weakref import WeakSet, WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from ..errors import InputError, ModelError
 from ..norms import AdaptiveNorm, NormSites, Phase
-from ..norms.others import other_norms
+from ..norms.others import in_float32, other_norms
 from ..norms.statistics import at_least_float32, changed_since, follow
 from ..recipe import Recipe
 from ..registry import COMPONENTS
@@ -56,8 +57,8 @@ class AdaptedModel:
             self._sites.swap(kind, settings, self.phase)
         _adapted.add(model)
         _alive[id(self)] = self
-        owners = {name.rpartition(".")[0] for name in self.parameters}
-        self._wide = recipe.trains == "norms" and owners <= self._sites.originals.keys()
+        self._wide = recipe.trains == "norms"
+        self._casts: list[RemovableHandle] = []
         try:
             trained = {p for one in _others() for p in one.parameters.values()}
             for p in self._requires_grad:
@@ -155,6 +156,7 @@ class AdaptedModel:
             self.reset()
         for name, p in self.parameters.items():
             _give(p, p.data.to(self._types[name]))
+        self._narrow()
         if keep:
             self._sites.bake()
         self._sites.restore()
@@ -177,10 +179,22 @@ class AdaptedModel:
         self._source = {name: self._source[name].to(p.device) for name, p in self.parameters.items()}
 
     def _widen(self, values: dict[str, Tensor]) -> None:
-        """Train γ and β of batch norms in float32 at least: in half precision a small step is no step."""
-        if self._wide:
-            for name, p in self.parameters.items():
-                _give(p, at_least_float32(values[name]))
+        """Train γ and β in float32 at least: in half precision a small step is no step."""
+        if not self._wide:
+            return
+        for name, p in self.parameters.items():
+            _give(p, at_least_float32(values[name]))
+        self._narrow()
+        types = {p: self._types[name] for name, p in self.parameters.items()}
+        for layer in other_norms(self.model).values():  # our layers in the place of batch norms do so by themselves
+            narrow = {types[p] for p in layer.parameters(recurse=False) if p in types} & {torch.float16, torch.bfloat16}
+            for dtype in narrow:
+                self._casts += in_float32(layer, dtype)
+
+    def _narrow(self) -> None:
+        for cast in self._casts:
+            cast.remove()
+        self._casts = []
 
 
 def _others() -> list[AdaptedModel]:

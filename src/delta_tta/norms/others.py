@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from torch import nn
+from typing import Any
+
+import torch
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.hooks import RemovableHandle
+
+from .statistics import at_least_float32
 
 KINDS: list[type[nn.Module]] = [nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.modules.instancenorm._InstanceNorm]
 """Known by their class; `register_norm` adds to them."""
@@ -14,6 +20,18 @@ WORDS = ("rmsnorm", "layernorm", "groupnorm", "instancenorm", "simplenorm")
 def other_norms(model: nn.Module) -> dict[str, nn.Module]:
     """Return the norm layers of a model that are no batch norms, by name."""
     return {name: m for name, m in model.named_modules() if isinstance(m, tuple(KINDS)) or _looks_like_one(m)}
+
+
+def in_float32(layer: nn.Module, dtype: torch.dtype) -> tuple[RemovableHandle, RemovableHandle]:
+    """Let a layer of a model in half precision compute in float32, as its weight and bias do while they train."""
+
+    def before(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (at_least_float32(inputs[0]), *inputs[1:])
+
+    def after(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        return output.to(dtype)
+
+    return layer.register_forward_pre_hook(before), layer.register_forward_hook(after)
 
 
 def _looks_like_one(module: nn.Module) -> bool:

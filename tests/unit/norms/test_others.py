@@ -9,7 +9,7 @@ from torch import nn
 import delta_tta
 from delta_tta import MethodError, ModelError
 from delta_tta.norms import others
-from nets import CLASSES, batches, conv_net, group_norm
+from nets import CLASSES, batches, conv_net, group_norm, same
 from sentences import fitting
 
 
@@ -217,3 +217,40 @@ def test_the_model_may_be_a_norm_layer_itself():
     adapter = delta_tta.adapt(nn.LayerNorm(6), "tent", lr=0.1)
     adapter(batches(1, shape=(6,))[0])
     assert list(adapter.state_dict()["parameters"]) == ["weight", "bias"]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", [kind for kind in KNOWN if kind != "RmsNorm2d"])
+def test_half_precision_models_learn_with_all_their_digits(kind, dtype):
+    def learnt(net):
+        own, hooks = next(net.parameters()).dtype, [(len(m._forward_hooks), m) for m in net.modules()]
+        adapter = delta_tta.adapt(net, "tent", "cifar10-c", lr=1e-4)  # such a step from 1 is none in half precision
+        before = adapter.state_dict()["parameters"]
+        for x in batches(10):
+            assert adapter(x.to(own)).dtype == own
+        after = adapter.state_dict()["parameters"]
+        frozen = adapter.predict(batches(1)[0].to(own))
+        plain = adapter.unload(keep=True)
+        assert {p.dtype for p in plain.parameters()} == {own}
+        assert torch.allclose(plain(batches(1)[0].to(own)).float(), frozen.float(), rtol=0.1, atol=0.3)
+        assert all(len(m._forward_hooks) == count for count, m in hooks)
+        return torch.cat([(after[k] - before[k]).flatten().float() for k in before])
+
+    exact, half = learnt(conv_net(KNOWN[kind])), learnt(conv_net(KNOWN[kind]).to(dtype))
+    assert float((half - exact).norm()) < 0.5 * float(exact.norm())
+
+
+def test_moving_to_half_precision_and_back_costs_no_digits():
+    adapter = delta_tta.adapt(conv_net(group_norm), "tent", lr=0.01)
+    for x in batches(2):
+        adapter(x)
+    before = adapter.state_dict()["parameters"]
+    adapter.bfloat16()
+    assert same(adapter.state_dict()["parameters"], before)
+    assert adapter(batches(1)[0].bfloat16()).dtype == torch.bfloat16
+    adapter.float()
+    assert adapter(batches(1)[0]).dtype == torch.float32
+    net = adapter.unload()
+    assert net[1].weight.dtype == torch.float32
+    assert not net[1]._forward_hooks
+    assert not net[1]._forward_pre_hooks
