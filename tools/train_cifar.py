@@ -223,6 +223,8 @@ def main() -> None:
         + " ".join(f"--{name} {getattr(args, name)}" for name in options)
         + (f" --imagenet {args.imagenet.name}" if args.imagenet else "")
         + (" --bfloat16" if args.bfloat16 else ""),
+        "data": f"{args.data.name}, {len(labels)} training images",
+        "licence": "MIT",
     }
     weights = averaged.half() if args.half else averaged
     save_file({k: v.contiguous() for k, v in weights.state_dict().items()}, args.out, card)
