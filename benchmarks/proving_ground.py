@@ -246,9 +246,9 @@ def picture(made: dict[str, Sequence[Gain]], path: Path) -> None:
 
 
 def takes(method: str, network: Network) -> bool:
-    """Whether a method can run on a network: statistics of batches need batch norms."""
+    """Whether a method can run on a network."""
     name, _ = with_settings(method)
-    return network.norm == "batch" or name == DEFAULT or parse(name).statistics == "source"
+    return network.norm == "batch" or name == DEFAULT or not parse(name).needs_batch_norm
 
 
 def options() -> argparse.Namespace:

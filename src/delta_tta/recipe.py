@@ -40,6 +40,17 @@ class Recipe:
         return "norms" if self.objective is not None else "nothing"
 
     @property
+    def needs_batch_norm(self) -> bool:
+        """Whether it renews statistics that only batch norms have; what trains alone, trains any norm layers."""
+        renews = self.statistics != "source" and (self.statistics != "bn" or self.trains == "nothing")
+        return renews or any(one.needs_batch_norm for one in self.classes)
+
+    @property
+    def splits_batches(self) -> bool:
+        """Whether it runs parts of a batch with statistics of their own, which only goes without batch norms."""
+        return self.statistics == "bn" and any(getattr(one, "runs_parts", False) for one in self.classes)
+
+    @property
     def components(self) -> tuple[Component, ...]:
         """What it is made of."""
         parts = (self.objective, self.statistics, self.reweighting, self.postprocess)
@@ -142,11 +153,10 @@ def parse(method: str) -> Recipe:
         raise MethodError(f"{method!r} corrects the answer twice, {' and '.join(answers)}; choose one.")
     first_of = [names[0] if names else None for names in (statistics, reweightings, answers, filters)]
     recipe = Recipe(first_of[0] or default, objective, *first_of[1:])
-    if recipe.statistics == "bn" and answers and COMPONENTS[answers[0]].build.runs_parts:
-        other = replace(recipe, statistics="tbr" if objective else "tema")
+    if recipe.splits_batches and objective is None:  # with an objective it suits models without batch norm
         raise MethodError(
             f"{method!r} makes no sense: {answers[0]!r} runs parts of a batch again, whose own statistics are others. "
-            f"Write '{other}'."
+            f"Write '{replace(recipe, statistics='tema')}'."
         )
     return recipe
 
@@ -212,7 +222,7 @@ def methods() -> dict[str, str]:
 
 
 def sentences() -> list[str]:
-    """List every method that can be written, in its shortest form."""
+    """List every method that can be written for a model with batch norms, in its shortest form."""
     starts = [w.name for w in _components() if w.alone]
     parts = [w for w in _components() if w.part]
     kinds = [[None, *(w.name for w in parts if w.kind == kind)] for kind in dict.fromkeys(w.kind for w in parts)]
@@ -220,7 +230,9 @@ def sentences() -> list[str]:
     found: dict[str, None] = {}
     for start, chosen in itertools.product(starts, sorted(choices, key=len)):
         try:
-            found[str(parse("+".join([start, *chosen])))] = None
+            recipe = parse("+".join([start, *chosen]))
         except MethodError:
             continue
+        if not recipe.splits_batches:
+            found[str(recipe)] = None
     return list(found)

@@ -244,12 +244,11 @@ def test_every_norm_layer_or_a_clear_error(method, device, kind):
     build, shape = nets[kind]
     net, recipe = build(), parse(method)
     source = snapshot(net)
-    needs_batch_norm = (recipe.statistics != "bn" or not learns(method)) and recipe.statistics != "source"
     needs_statistics = any(getattr(one, "needs_statistics", False) for one in recipe.classes)
     refused = (
         (kind == "affine-free" and recipe.trains == "norms")
         or (kind == "statistics-free" and needs_statistics)
-        or (kind == "group norm" and (needs_batch_norm or any(one.needs_batch_norm for one in recipe.classes)))
+        or (kind == "group norm" and recipe.needs_batch_norm)
     )
     looks = recipe.objective is not None and COMPONENTS[recipe.objective].build.looks
     if kind in ("1d", "3d") and (used_settings(method, {"mean": None}) or looks):  # it changes images

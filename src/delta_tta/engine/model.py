@@ -8,9 +8,11 @@ from weakref import WeakSet, WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from ..errors import InputError, ModelError
 from ..norms import AdaptiveNorm, NormSites, Phase
+from ..norms.others import in_float32, other_norms
 from ..norms.statistics import at_least_float32, changed_since, follow
 from ..recipe import Recipe
 from ..registry import COMPONENTS
@@ -18,8 +20,6 @@ from ..settings import Settings
 from .digests import architecture
 from .distributed import Ranks
 from .model_checks import check_kind, check_layers
-
-OTHER_NORMS = (nn.GroupNorm, nn.LayerNorm, nn.modules.instancenorm._InstanceNorm)
 
 _adapted: WeakSet[nn.Module] = WeakSet()
 _alive: WeakValueDictionary[int, AdaptedModel] = WeakValueDictionary()
@@ -58,6 +58,7 @@ class AdaptedModel:
         _adapted.add(model)
         _alive[id(self)] = self
         self._wide = recipe.trains == "norms"
+        self._casts: list[RemovableHandle] = []
         try:
             trained = {p for one in _others() for p in one.parameters.values()}
             for p in self._requires_grad:
@@ -156,6 +157,7 @@ class AdaptedModel:
             self.reset()
         for name, p in self.parameters.items():
             _give(p, p.data.to(self._types[name]))
+        self._narrow()
         if keep:
             self._sites.bake()
         self._sites.restore()
@@ -178,10 +180,22 @@ class AdaptedModel:
         self._source = {name: self._source[name].to(p.device) for name, p in self.parameters.items()}
 
     def _widen(self, values: dict[str, Tensor]) -> None:
-        """Train γ and β of batch norms in float32 at least: in half precision a small step is no step."""
-        if self._wide and self._sites.originals:
-            for name, p in self.parameters.items():
-                _give(p, at_least_float32(values[name]))
+        """Train γ and β in float32 at least: in half precision a small step is no step."""
+        if not self._wide:
+            return
+        for name, p in self.parameters.items():
+            _give(p, at_least_float32(values[name]))
+        self._narrow()
+        types = {p: self._types[name] for name, p in self.parameters.items()}
+        for layer in other_norms(self.model).values():  # our layers in the place of batch norms do so by themselves
+            narrow = {types[p] for p in layer.parameters(recurse=False) if p in types} & {torch.float16, torch.bfloat16}
+            for dtype in narrow:
+                self._casts += in_float32(layer, dtype)
+
+    def _narrow(self) -> None:
+        for cast in self._casts:
+            cast.remove()
+        self._casts = []
 
 
 def _others() -> list[AdaptedModel]:
@@ -197,18 +211,22 @@ def _give(p: nn.Parameter, value: Tensor) -> None:
 
 
 def _declared_parameters(model: nn.Module, recipe: Recipe, sites: NormSites) -> dict[str, nn.Parameter]:
-    """γ and β of the batch norms; of the other norm layers where the model has no batch norm; or all parameters."""
+    """γ and β of the batch norms; of the other norm layers where no batch norm has any; or all parameters."""
     if recipe.trains == "nothing":
         return {}
     if recipe.trains == "all":
         return {name: p for name, p in model.named_parameters() if p.requires_grad and p.is_floating_point()}
-    layers: dict[str, nn.Module] = {**sites.originals}
-    if not layers:
-        layers = {name: m for name, m in model.named_modules() if isinstance(m, OTHER_NORMS)}
+    layers: Mapping[str, nn.Module] = sites.originals if _own_parameters(sites.originals) else other_norms(model)
     if recipe.objective is not None:
         train = [name for name, m in layers.items() if any(True for _ in m.parameters(recurse=False))]
         fixed = COMPONENTS[recipe.objective].build.fixed(train)
         layers = {name: layers[name] for name in train if name not in fixed}
-    named = [(f"{name}.{part}", p) for name, m in layers.items() for part, p in m.named_parameters(recurse=False)]
+    return _own_parameters(layers)
+
+
+def _own_parameters(layers: Mapping[str, nn.Module]) -> dict[str, nn.Parameter]:
+    named = [
+        (f"{name}.{part}".lstrip("."), p) for name, m in layers.items() for part, p in m.named_parameters(recurse=False)
+    ]
     first_names = {p: name for name, p in reversed(named)}  # layers may share a parameter
     return {name: p for name, p in named if first_names[p] == name}

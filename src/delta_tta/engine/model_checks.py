@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import nn
 
-from ..errors import ModelError
+from ..errors import MethodError, ModelError
 from ..norms import NormSites
 from ..recipe import Recipe
 from ..registry import COMPONENTS
@@ -44,12 +46,9 @@ def check_layers(model: nn.Module, recipe: Recipe, sites: NormSites, parameters:
         raise ModelError("The model has lazy layers that were never run; run it once before adapting it.")
     if any(p.is_inference() for p in model.parameters()):
         raise ModelError("The model was made under torch.inference_mode() and cannot learn; make it outside.")
-    # 'tent' alone trains any norm layers; what else names statistics needs layers that have them
-    needs_batch_norm = recipe.statistics != "source" and (recipe.statistics != "bn" or recipe.trains == "nothing")
-    needs_batch_norm = needs_batch_norm or any(one.needs_batch_norm for one in recipe.classes)
-    if needs_batch_norm and not sites.originals:
-        dot = "+dot" if recipe.reweighting == "dot" else ""
-        instead = f"{recipe.objective}{dot}" if recipe.objective and parameters else "source"
+    if recipe.needs_batch_norm and not sites.originals:
+        trains = recipe.objective is not None and bool(parameters)
+        instead = replace(recipe, statistics="bn") if trains else _without_loss(recipe, "source")
         raise ModelError(
             f"Method '{recipe}' renews the statistics of batch norm layers, and the model has none. "
             f"Write '{instead}' instead."
@@ -64,5 +63,15 @@ def check_layers(model: nn.Module, recipe: Recipe, sites: NormSites, parameters:
     if recipe.trains == "norms" and not parameters:
         raise ModelError(
             f"Method '{recipe}' trains the weight and bias of norm layers, and the model has none. "
-            f"Write '{'tema' if sites.originals else 'source'}' instead."
+            f"Write '{_without_loss(recipe, 'tema' if sites.originals else 'source')}' instead, or, if it has norm "
+            "layers of another class, name the class to delta_tta.register_norm."
         )
+    if recipe.splits_batches and sites.originals:
+        raise MethodError(
+            f"'{recipe}' makes no sense: '{recipe.postprocess}' runs parts of a batch again, whose own statistics are "
+            f"others. Write '{replace(recipe, statistics='tbr')}'."
+        )
+
+
+def _without_loss(recipe: Recipe, statistics: str) -> Recipe:
+    return replace(recipe, statistics=statistics, objective=None, reweighting=None)

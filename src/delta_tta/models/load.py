@@ -19,6 +19,7 @@ from ..normalization import Normalisation, normalisation_of
 from .cifar import CifarResNet, CifarResNeXt, WideResNet
 from .lite import CifarLite
 from .public import GroupResNet, PlainResNet
+from .transformer import CompactTransformer
 from .weights import fill, fits, load_weights, mark, numbers, outputs_in, read_weights
 
 HALF = Normalisation((0.5, 0.5, 0.5), (0.5, 0.5, 0.5), "AugMix's")
@@ -32,6 +33,7 @@ ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
     "resnext29": CifarResNeXt,
     **{f"resnet{depth}-a": partial(PlainResNet, depth) for depth in (20, 32, 44, 56, 110)},
     "resnet26-gn": partial(GroupResNet, 26),
+    "cct": CompactTransformer,
 }
 EMBEDDED = ("resnet20-cifar10", "resnet20-cifar100", "efficientnet-lite0-cifar100")
 """Networks that come with the package, trained by tools/train_cifar.py."""

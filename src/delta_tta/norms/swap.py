@@ -12,20 +12,31 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import ModelError
 from ..settings import Settings
+from . import others
 from .base import AdaptiveNorm, Phase, Tail
 
 _TAILS: dict[type, Tail | None] = {_BatchNorm: None, nn.SyncBatchNorm: None}
 
 
-def register_norm(kind: type[_BatchNorm], tail: Tail | None = None) -> None:
-    """Teach delta-tta a BatchNorm subclass with a forward of its own.
+def register_norm(kind: type[nn.Module], tail: Tail | None = None) -> None:
+    """Teach delta-tta a norm layer that it does not know.
+
+    A BatchNorm subclass with a forward of its own is replaced like other batch norms. A layer of any other class stays,
+    and its own parameters train in models without batch norm.
 
     Args:
-        kind: the subclass.
-        tail: what its forward does after normalising, called with the layer and the normalised features; None
-            if nothing.
+        kind: its class.
+        tail: for a BatchNorm subclass, what its forward does after normalising, called with the layer and the
+            normalised features; None if nothing.
     """
-    _TAILS[kind] = tail
+    if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
+        raise ModelError(f"Expected a subclass of torch.nn.Module, but got {kind!r}.")
+    if issubclass(kind, _BatchNorm):
+        _TAILS[kind] = tail
+    elif tail is not None:
+        raise ModelError(f"{kind.__name__} is no BatchNorm, so its layers stay in the model; leave out `tail`.")
+    elif kind not in others.KINDS:
+        others.KINDS.append(kind)
 
 
 def _drop_and_activate(layer: Any, y: Tensor) -> Tensor:

@@ -1,5 +1,5 @@
 """Post-processing: components that change the answers, not the model."""
 
-from . import lame, mirror, prior, sticky, t3a, tta
+from . import lame, mirror, neo, prior, sticky, t3a, tta
 
-__all__ = ["lame", "mirror", "prior", "sticky", "t3a", "tta"]
+__all__ = ["lame", "mirror", "neo", "prior", "sticky", "t3a", "tta"]

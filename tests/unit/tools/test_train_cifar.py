@@ -1,12 +1,16 @@
-"""The tool that trains the shipped networks: how it starts from weights for ImageNet."""
+"""The tool that trains the shipped networks: how it starts from weights for ImageNet, and that it goes on."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from delta_tta import models
 from delta_tta.models.lite import CifarLite
+from delta_tta.models.weights import read_weights
 from nets import randomise_statistics
 
 TOOL = Path(__file__).parents[3] / "tools" / "train_cifar.py"
@@ -43,3 +47,42 @@ def test_weights_of_another_network_are_refused(tool, tmp_path):
     torch.save({"conv.weight": torch.zeros(8, 3, 7, 7)}, tmp_path / "other.pth")
     with pytest.raises(ValueError, match=r"Expected stem.0.weight \(32, 3, 3, 3\), but conv.weight .* \(8, 3, 7, 7\)"):
         tool.start_from_imagenet(CifarLite(), tmp_path / "other.pth")
+
+
+def test_the_transformer_trains_in_mixed_precision_and_goes_on_where_it_stopped(tool, tmp_path, monkeypatch):
+    drawn = np.random.default_rng(0)
+    for part, count in (("train", 24), ("test", 10)):
+        labels = np.arange(count) % 3
+        images = drawn.integers(0, 80, (count, 32, 32, 3)) + 80 * labels[:, None, None, None]
+        np.savez(tmp_path / f"{part}.npz", images=images.astype(np.uint8), labels=labels)
+
+    def trained(name):
+        options = "--architecture cct --optimizer adamw --lr 1e-3 --decay 0.05 --batch 8 --epochs 2 --smoothing 0.1 "
+        options += "--average 0.5 --bfloat16 --half --threads 1"
+        file = tmp_path / f"{name}.safetensors"
+        monkeypatch.setattr(sys, "argv", ["train_cifar.py", str(tmp_path), "--out", str(file), *options.split()])
+        tool.main()
+        return file
+
+    whole, saved = trained("whole"), []
+    save = tool.save
+
+    def save_and_stop(path, state):
+        save(path, state)
+        saved.append(state["epoch"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tool, "save", save_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        trained("resumed")
+    assert saved == [1]
+    monkeypatch.setattr(tool, "save", save)
+    resumed = trained("resumed")
+    (weights, card), (expected, _) = read_weights(resumed), read_weights(whole)
+    assert all(torch.equal(value, expected[name]) for name, value in weights.items())
+    assert {value.dtype for value in weights.values()} == {torch.float16}
+    assert card["architecture"] == "cct"
+    assert "--optimizer adamw" in card["trained_by"]
+    assert "--bfloat16" in card["trained_by"]
+    assert card["data"].endswith("24 training images")
+    assert models.load("cct", resumed).model.fc.out_features == 3
