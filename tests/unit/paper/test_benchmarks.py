@@ -1,6 +1,6 @@
-"""Every exhibit on every ground gives numbers, or a sentence that says why not.
+"""Every exhibit on every benchmark gives numbers, or a sentence that says why not.
 
-The results are made up; tests/e2e/test_paper_grounds.py runs the paper's grounds for real.
+The results are made up; tests/e2e/test_paper_benchmarks.py runs the paper's benchmarks for real.
 """
 
 import dataclasses

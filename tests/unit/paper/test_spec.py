@@ -58,7 +58,7 @@ def test_every_exhibit_of_the_paper_is_there():
 def test_every_exhibit_has_cells_that_can_be_run(name, on, benchmarks, tmp_path):
     where = benchmarks[on]
     if EXHIBITS[name].why_not(where) or isinstance(EXHIBITS[name], GallerySpec):
-        return  # test_grounds.py walks them all
+        return  # test_benchmarks.py runs them all
     cells = EXHIBITS[name].cells(where)
     assert len(cells) == len(set(cells)) >= 1
     assert {cell.place.data for cell in cells} == {where.place.data}
