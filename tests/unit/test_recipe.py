@@ -1,6 +1,7 @@
 """The grammar: what can be written, what it means, and what the refusals teach."""
 
 import contextlib
+import pickle
 
 import pytest
 from hypothesis import given
@@ -96,6 +97,15 @@ def test_methods_lists_every_word_with_a_line():
     assert list(listed)[:6] == ["source", "bn", "tema", "anchored", "tent", "pl"]
     assert {"+tbr", "+anchored", "+tema", "+dot", "+sticky", "+delta"} <= set(listed)
     assert all(line and "\n" not in line for line in listed.values())
+
+
+def test_methods_tell_their_settings():
+    listed = delta_tta.methods()
+    assert listed["source"].settings == ()
+    assert listed["+dot"].settings == ("lam", "dot")
+    assert set(listed["+delta"].settings) == {*listed["+tbr"].settings, *listed["+dot"].settings}
+    again = pickle.loads(pickle.dumps(listed["+dot"]))
+    assert (again, again.settings) == (listed["+dot"], ("lam", "dot"))
 
 
 @given(st.text(alphabet="abdelnoprstuw-+ 1", max_size=20))
