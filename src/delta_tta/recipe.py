@@ -233,7 +233,7 @@ def methods() -> dict[str, Description]:
     return {**alone, **parts, **short}
 
 
-def sentences() -> list[str]:
+def all_methods() -> list[str]:
     """List every method that can be written, in its shortest form."""
     starts = [w.name for w in _components() if w.alone]
     parts = [w for w in _components() if w.part]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import delta_tta
 from delta_tta import MethodError
-from delta_tta.recipe import Recipe, parse, sentences
+from delta_tta.recipe import Recipe, all_methods, parse
 from nets import conv_net
 
 
@@ -81,7 +81,7 @@ def test_refusals_say_what_to_write(method, teaches):
 
 
 def test_every_sentence_reads_back_as_itself():
-    found = sentences()
+    found = all_methods()
     with_a_loss = 3 * 6 + 2 * 5  # tent, pl, ent-w with no or one of 5 reweightings; eta and eata have div-w already
     adapting = 2 * (4 + 4 * with_a_loss)  # source, bn, tema, anchored, or a loss over four statistics; and with lame
     mirrored = 3 + 3 * with_a_loss  # all of them but those with bn
@@ -111,7 +111,7 @@ def test_methods_tell_their_settings():
 @given(st.text(alphabet="abdelnoprstuw-+ 1", max_size=20))
 def test_any_text_is_read_or_refused(text):
     with contextlib.suppress(MethodError):
-        assert str(parse(text)) in sentences()
+        assert str(parse(text)) in all_methods()
 
 
 @pytest.mark.parametrize(

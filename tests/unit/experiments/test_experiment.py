@@ -14,7 +14,7 @@ from delta_tta.errors import DeltaError, InputError, MethodError, SettingError, 
 from delta_tta.experiments import SCENARIOS, Cell, Experiment, Place, from_mapping, from_toml
 from delta_tta.experiments.experiment import CLEAN, FAMILIES, GROUPS
 from delta_tta.paper import benchmark as benchmark
-from delta_tta.recipe import sentences
+from delta_tta.recipe import all_methods
 from delta_tta.streams import StreamSpec
 from laboratory import NETWORK
 
@@ -161,7 +161,7 @@ def _streams(draw):
     return StreamSpec(scenario, rho, pi, draw(st.integers(0, 2**32 - 1)), pieces)
 
 
-METHODS = sentences()
+METHODS = all_methods()
 
 
 _NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20)

@@ -85,7 +85,7 @@ def test_with_everything_a_ground_has_all_corruptions_and_seeds(demo):
     assert {cell.stream.seed for cell in cells} == {2020, 2021, 2022, 2023}
     assert {cell.place.images for cell in cells} == {None}
     assert len(cells) == 3 * 4 * (11 * 15 + 1)
-    assert full.words.endswith("all 15 corruptions, four seeds, whole streams")
+    assert full.description.endswith("all 15 corruptions, four seeds, whole streams")
 
 
 def test_slow_methods_get_shorter_streams(demo):
