@@ -43,7 +43,7 @@ def views(x: Tensor, generator: Generator) -> Tensor:
     draw = Draw(generator, len(x), x)
     x = jitter(x.clamp(0, 1), draw)
     right, down = (whole_pixels(draw.uniform(-SHIFT, SHIFT), side) for side in (x.shape[3], x.shape[2]))
-    x = affine(x, draw.uniform(-15, 15), right, down, draw.uniform(0.9, 1.1))
+    x = affine(x, draw.uniform(-15, 15), right, down, scale=draw.uniform(0.9, 1.1))
     x = blur(x, draw.uniform(0.001, 0.5))
     flip = draw.uniform(0, 1) < 0.5
     x = torch.where(flip, x.flip(3), x)
@@ -101,6 +101,7 @@ def affine(
     degrees: Tensor,
     right: Tensor,
     down: Tensor,
+    *,
     scale: Tensor,
     slant_right: Tensor | None = None,
     slant_down: Tensor | None = None,

@@ -74,6 +74,7 @@ def engine_maker(
     cache: Path,
     workers: int | None = None,
     threads: int | None = None,
+    *,
     address: str | None = None,
     cpus: float = 1,
     gpus: float = 0,

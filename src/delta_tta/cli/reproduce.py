@@ -100,7 +100,9 @@ def reproduce(
     with Store(store) as opened:
         say(f"On {place.description}.")
         cells = list(dict.fromkeys(cell for name in chosen for cell in EXHIBITS[name].cells(place)))
-        make = engine_maker(engine, lab.cache, workers, threads, address, cpus_per_cell, gpus_per_cell)
+        make = engine_maker(
+            engine, lab.cache, workers, threads, address=address, cpus=cpus_per_cell, gpus=gpus_per_cell
+        )
         plan, progress = execute(cells, opened, lab.cache, make, tensorboard)
         index = ResultIndex(opened, place, plan.keys, lab)
         made = [exhibit(EXHIBITS[name], index) for name in chosen]

@@ -126,7 +126,7 @@ def run(
         raise SettingError(f"Expected either a file or options that say what to run, but got both ({names}).")
     experiment = from_toml(file) if file is not None else from_mapping(given)
     place = cache or default_cache()
-    make = engine_maker(engine, place, workers, threads, address, cpus_per_cell, gpus_per_cell)
+    make = engine_maker(engine, place, workers, threads, address=address, cpus=cpus_per_cell, gpus=gpus_per_cell)
     with Store(store) as opened:
         plan, progress = execute(experiment.cells(), opened, place, make, tensorboard)
         runs = [(cell, result) for _, cell, result in opened.results(plan.cells)]

@@ -115,13 +115,13 @@ class Benchmark:
                 place,
                 when["method"],
                 dataclasses.replace(when["scenario"], seed=seed),
-                names,
-                order,
-                when.get("severity", 5),
-                self.study if batch == "study" else batch,
-                tuple(when.get("settings", {}).items()),
-                when.get("statistics", False),
-                self._samples(when["method"]),
+                corruptions=names,
+                order=order,
+                severity=when.get("severity", 5),
+                batch_size=self.study if batch == "study" else batch,
+                settings=tuple(when.get("settings", {}).items()),
+                statistics=when.get("statistics", False),
+                samples=self._samples(when["method"]),
             )
             for seed in seeds
             for names in ([(name,) for name in corruptions] if order == "each" else [tuple(corruptions)])

@@ -201,12 +201,12 @@ def _cells(draw):
         draw(_PLACES),
         draw(st.sampled_from(METHODS)),
         draw(_streams()),
-        tuple(names),
-        "each" if len(names) == 1 else draw(st.sampled_from(["continual", "mixed"])),
-        draw(st.integers(1, 5)),
-        draw(st.integers(1, 1000)),
-        tuple(draw(_SETTINGS).items()),
-        draw(st.booleans()),
+        corruptions=tuple(names),
+        order="each" if len(names) == 1 else draw(st.sampled_from(["continual", "mixed"])),
+        severity=draw(st.integers(1, 5)),
+        batch_size=draw(st.integers(1, 1000)),
+        settings=tuple(draw(_SETTINGS).items()),
+        statistics=draw(st.booleans()),
     )
 
 
