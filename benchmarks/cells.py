@@ -13,7 +13,7 @@ from delta_tta.corruptions.constants import VALIDATION
 from delta_tta.experiments.cell import CLEAN, Cell
 from delta_tta.experiments.evaluate import Result
 from delta_tta.experiments.lab import Lab
-from delta_tta.experiments.runner import Plan, Tally, default_cache, run
+from delta_tta.experiments.runner import Plan, RunProgress, default_cache, run
 from delta_tta.experiments.store import Store
 from delta_tta.streams import StreamSpec
 from development import Network, add_folder_option, networks
@@ -34,16 +34,16 @@ def results(
     lab = Lab(default_cache())
     plan, said = Plan.of(list(dict.fromkeys(cells)), lab), 0
 
-    def show(tally: Tally) -> None:
+    def show(progress: RunProgress) -> None:
         nonlocal said
-        if tally.done >= said + 20:
-            said = tally.done
-            print(f"{tally.done} of {tally.total} cells", file=sys.stderr, flush=True)
+        if progress.done >= said + 20:
+            said = progress.done
+            print(f"{progress.done} of {progress.total} cells", file=sys.stderr, flush=True)
 
     with Store(path) as store:
-        tally = run(plan, store, engine_maker(engine, lab.cache, workers)(), show)
-        if tally.failed:
-            sys.exit("\n".join(tally.failed.values()))
+        progress = run(plan, store, engine_maker(engine, lab.cache, workers)(), show)
+        if progress.failed:
+            sys.exit("\n".join(progress.failed.values()))
         found = {key: result for key, _, result in store.results(plan.cells)}
         if traces:
             found = {key: dataclasses.replace(result, trace=store.trace(key)) for key, result in found.items()}

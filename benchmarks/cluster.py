@@ -31,8 +31,8 @@ def measured(plan: Plan, folder: Path, nodes: int) -> float:
         with Store(folder / f"{nodes}-{time.time()}.db") as store:
             engine = RayEngine(folder / "cache", cpus=1)
             start = time.perf_counter()
-            tally = run(plan, store, engine)
-            assert tally.done == len(plan.cells), tally.failed
+            progress = run(plan, store, engine)
+            assert progress.done == len(plan.cells), progress.failed
             return len(plan.cells) / (time.perf_counter() - start) * 60
     finally:
         ray.shutdown()

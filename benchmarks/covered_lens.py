@@ -68,7 +68,7 @@ class Course:
 
     def _meets(self, images: Tensor) -> tuple[Tensor, bool]:
         answer: Tensor = self._adapter(self.named.normalisation(images))
-        return answer, self._adapter.signals.spoilt
+        return answer, self._adapter.signals.bad_input
 
 
 def courses(options: argparse.Namespace) -> Iterator[Course]:

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 import delta_tta
+from all_methods import assert_same_state, fitting
 from nets import CLASSES, batches, conv_net, flatten
-from sentences import assert_same_state, fitting
 
 ADAPTERS = {
     "bn": ("bn", {}),

@@ -2,7 +2,7 @@
 
 model = delta_tta.adapt(model, "tent+delta")
 for images in stream:
-logits = model(images)
+    logits = model(images)
 """
 
 from . import corruptions, data, functional, metrics, models, streams

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -15,9 +15,38 @@ from .errors import ModelError, SettingError
 from .recipe import parse, require_used
 from .settings import OURS, make_settings
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .settings_typing import SettingsDict
+
 RECOMMENDED = "anchored+mirror+sticky"
 WITHOUT_BATCH_NORM = "source+mirror+sticky"
 """What `adapt(model)` does, and what it does where the model has no batch norm."""
+
+
+@overload
+def adapt(
+    model: nn.Module,
+    method: str | None = None,
+    preset: str | None = None,
+    *,
+    source: Iterable[Tensor] | None = None,
+    process_group: Any = None,
+    **settings: Unpack[SettingsDict],
+) -> Adapter: ...
+
+
+@overload  # settings of other packages' components
+def adapt(
+    model: nn.Module,
+    method: str | None = None,
+    preset: str | None = None,
+    *,
+    source: Iterable[Tensor] | None = None,
+    process_group: Any = None,
+    **settings: Any,
+) -> Adapter: ...
 
 
 def adapt(

@@ -105,7 +105,7 @@ class Adapter(Stateful):
 
             def learn() -> None:
                 done = update()
-                if self._filter is not None and after is not None and not done.spoilt:
+                if self._filter is not None and after is not None and not done.bad_input:
                     self._filter.commit(after)
                 self._updater.reset_if_due()
                 self._signals = self._counted(done, step, samples)

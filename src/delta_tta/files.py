@@ -29,6 +29,10 @@ def write_whole(path: Path, fill: Callable[[IO[bytes]], object], wait_for_folder
         wait_for_folder: whether the name must outlive a power cut, too; for a file of millions that can be made again
             it costs too much.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():  # /dev/stdout, a pipe: nothing to replace
+        with path.open("wb") as file:
+            fill(file)
+        return
     path = Path(os.path.realpath(path))
     if path.is_symlink():  # it leads to itself
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
@@ -54,6 +58,11 @@ def write_whole(path: Path, fill: Callable[[IO[bytes]], object], wait_for_folder
             os.close(folder)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write text as UTF-8; the file is there whole or not at all."""
+    write_whole(path, lambda file: file.write(text.encode()))
+
+
 def digest(content: bytes | str, digits: int = 64) -> str:
     """Return the first hex digits of the SHA-256 of bytes or text."""
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:digits]
@@ -72,10 +81,10 @@ def fingerprint(*parts: npt.NDArray[Any] | str | bytes) -> str:
     return whole.hexdigest()[:16]
 
 
-def finite(value: Any) -> Any:
+def json_safe(value: Any) -> Any:
     """Return the value ready for JSON, with None for every number that JSON cannot hold."""
     if isinstance(value, dict):
-        return {key: finite(one) for key, one in value.items()}
+        return {key: json_safe(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [finite(one) for one in value]
+        return [json_safe(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

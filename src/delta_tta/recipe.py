@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from . import norms, objectives, postprocess, reweighting  # noqa: F401  (they register their components)
 from .errors import MethodError, SettingError, nearest
 from .registry import COMPONENTS, Component, Kind, load_packages
-from .settings import check_names, used_by
+from .settings import check_names, settings_of, used_by
 
 ABBREVIATIONS = {"delta": ("tbr", "dot")}
 """Parts that stand for several."""
@@ -206,8 +206,24 @@ def _components() -> list[Component]:
     return sorted(COMPONENTS.values(), key=lambda w: get_args(Kind).index(w.kind))
 
 
-def methods() -> dict[str, str]:
-    """List every component of a method string, with one line each; parts begin with "+".
+class Description(str):
+    """What a component does, in one line.
+
+    Attributes:
+        settings: the names of those that it uses, besides those that every method has.
+    """
+
+    settings: tuple[str, ...]
+
+    def __new__(cls, line: str, settings: tuple[str, ...] = ()) -> Description:
+        """Keep the settings beside the text."""
+        made = super().__new__(cls, line)
+        made.settings = settings
+        return made
+
+
+def methods() -> dict[str, Description]:
+    """List every component of a method string, with one line and the settings of each; parts begin with "+".
 
     Examples:
         >>> import delta_tta
@@ -215,13 +231,20 @@ def methods() -> dict[str, str]:
         ...     print(f"{name:8} {line}")  # doctest: +ELLIPSIS
         source   the model as it is, nothing adapts
         ...
+        >>> delta_tta.methods()["+dot"].settings
+        ('lam', 'dot')
     """
-    alone = {w.name: w.line for w in _components() if w.alone}
-    parts = {f"+{w.name}": w.line for w in _components() if w.part}
-    return {**alone, **parts, **{f"+{name}": LINES[name] for name in ABBREVIATIONS}}
+    said = {one.name: Description(one.line, settings_of(one.build)) for one in _components()}
+    alone = {one.name: said[one.name] for one in _components() if one.alone}
+    parts = {f"+{one.name}": said[one.name] for one in _components() if one.part}
+    short = {
+        f"+{name}": Description(LINES[name], tuple(dict.fromkeys(s for part in long for s in said[part].settings)))
+        for name, long in ABBREVIATIONS.items()
+    }
+    return {**alone, **parts, **short}
 
 
-def sentences() -> list[str]:
+def all_methods() -> list[str]:
     """List every method that can be written for a model with batch norms, in its shortest form."""
     starts = [w.name for w in _components() if w.alone]
     parts = [w for w in _components() if w.part]

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 from torch import Tensor
 
-from .errors import MethodError
+from .errors import MethodError, nearest
 
 State = dict[str, Tensor]
 """What a component remembers between batches. Empty means: as new."""
@@ -89,6 +89,8 @@ def component(
     name: str, kind: Kind, line: str, *, alone: bool = False, part: bool = False, has: tuple[str, ...] = ()
 ) -> Callable[[T], T]:
     """Register the decorated class, which has the base class of its kind, under a name."""
+    if kind not in get_args(Kind):
+        raise ValueError(f"Unknown kind {kind!r} of component {name!r}.{nearest(str(kind), get_args(Kind))}")
 
     def register(build: T) -> T:
         if name in COMPONENTS:

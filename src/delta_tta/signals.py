@@ -20,7 +20,7 @@ class Reason(enum.Enum):
     NO_SAMPLE = "no rank had a sample"
 
 
-SPOILT = (Reason.NOT_FINITE, Reason.OUT_OF_PROPORTION, Reason.BLANK)
+BAD_INPUT = (Reason.NOT_FINITE, Reason.OUT_OF_PROPORTION, Reason.BLANK)
 """Something is wrong with the batch itself."""
 
 
@@ -61,9 +61,9 @@ class Outcome:
     skipped: Skip | None = None
 
     @property
-    def spoilt(self) -> bool:
+    def bad_input(self) -> bool:
         """Whether the batch was not learnt from because something is wrong with it."""
-        return self.skipped is not None and self.skipped.reason in SPOILT
+        return self.skipped is not None and self.skipped.reason in BAD_INPUT
 
 
 @dataclass(frozen=True, eq=False)

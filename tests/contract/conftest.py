@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sentences import FEW, METHODS, SCHEDULES
+from all_methods import FEW, METHODS, SCHEDULES
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 

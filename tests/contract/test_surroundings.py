@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import delta_tta
+from all_methods import bakes, make, stream
 from delta_tta import ModelError
 from delta_tta.recipe import parse
 from nets import conv_net, same, snapshot
-from sentences import bakes, make, stream
 
 
 def test_autocast(method, schedule, device):

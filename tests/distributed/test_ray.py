@@ -55,8 +55,8 @@ def test_a_node_dies_and_every_cell_is_done_once_as_the_local_engine_does_it(clu
     (tmp_path / "slow").touch()  # a batch takes half a second: time enough to die in a cell
     killed = []
 
-    def watch(tally):
-        if tally.done >= 2 and not killed:
+    def on_progress(progress):
+        if progress.done >= 2 and not killed:
             killed.append(cluster.nodes[1])
             cluster.remove_node(cluster.nodes[1], allow_graceful=False)
         if killed:
@@ -65,9 +65,9 @@ def test_a_node_dies_and_every_cell_is_done_once_as_the_local_engine_does_it(clu
     with Store(tmp_path / "ray.db") as store, Store(tmp_path / "local.db") as local:
         engine = RayEngine(tmp_path / "ray cache", cpus=1)
         assert engine.slots == 2
-        tally = run(plan, store, engine, watch)
-        assert not tally.failed
-        assert tally.done == len(store) == len(plan.cells)
+        progress = run(plan, store, engine, on_progress)
+        assert not progress.failed
+        assert progress.done == len(store) == len(plan.cells)
         assert killed
         run(plan, local, Inline(tmp_path / "cache"))
         same(store, local)
@@ -81,9 +81,9 @@ def test_a_cell_that_fails_says_why_and_the_others_go_on(cluster, tmp_path):
     cells = [cell(where, "bn"), cell(where, "lame", settings=(("features", "nowhere"),))]
     plan = Plan.of(cells, Lab(tmp_path / "cache"))
     with Store(tmp_path / "s.db") as store:
-        tally = run(plan, store, RayEngine(tmp_path / "cache", cpus=1))
-    assert tally.done == 1
-    assert "nowhere" in next(iter(tally.failed.values()))
+        progress = run(plan, store, RayEngine(tmp_path / "cache", cpus=1))
+    assert progress.done == 1
+    assert "nowhere" in next(iter(progress.failed.values()))
 
 
 def test_more_than_the_cluster_has_is_refused(cluster, tmp_path):

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import delta_tta
+from all_methods import fitting
 from delta_tta.recipe import parse
 from nets import batches, conv_net, forget_statistics, with_blank
-from sentences import fitting
 
 pytestmark = pytest.mark.xdist_group("sync")  # one launch serves them all
 

@@ -16,9 +16,9 @@ import torch
 from PIL import Image
 
 import delta_tta
+from all_methods import fitting
 from delta_tta import data, models, streams
 from delta_tta import experiments as bench
-from sentences import fitting
 from vision import torchvision
 
 

@@ -14,11 +14,11 @@ from safetensors.torch import save_file
 from torch import nn
 
 import delta_tta
+from all_methods import assert_same_state
 from delta_tta import Checkpointer, DataError, StateError, load_state, models, save_state
 from delta_tta.models.cifar import CifarResNet
 from delta_tta.models.weights import read_weights
 from nets import batches, conv_net, flat_net, same, same_state
-from sentences import assert_same_state
 
 SERVICE = Path(__file__).parent / "service.py"
 

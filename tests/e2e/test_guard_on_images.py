@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import delta_tta
+from all_methods import fitting
 from delta_tta import data, models
 from delta_tta.streams import stream
-from sentences import fitting
 
 COUNT = 640
 

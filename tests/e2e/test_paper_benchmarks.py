@@ -1,4 +1,4 @@
-"""The paper's four grounds through the real command, down to a table: its layouts of data, its kinds of checkpoints.
+"""The paper's four benchmarks through the real command, down to a table: its layouts of data, its kinds of checkpoints.
 
 The images are noise and the weights random, so the numbers mean nothing; that they are there, and where from, does.
 """
@@ -20,7 +20,7 @@ from delta_tta.models.cifar import CifarResNeXt
 from nets import randomise_statistics
 from vision import torchvision
 
-pytestmark = pytest.mark.xdist_group("paper grounds")  # what they share is made once
+pytestmark = pytest.mark.xdist_group("paper benchmarks")  # what they share is made once
 QUICK = ["--samples", "1", "--workers", "0", "--json"]
 DRAW = np.random.default_rng(0)
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import delta_tta
+from all_methods import fitting
 from delta_tta import Guard
 from nets import same, snapshot
-from sentences import fitting
 from vision import timm, torchvision
 
 MODELS = {

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import delta_tta
+from all_methods import SCHEDULES, assert_same_state, saved_and_loaded
 from delta_tta.norms.others import other_norms
 from delta_tta.recipe import used_settings
 from nets import same, snapshot
-from sentences import SCHEDULES, assert_same_state, saved_and_loaded
 from vision import timm, torchvision
 
 SIZE = 32

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from torch import nn
 
 import delta_tta
+from all_methods import assert_same_state
 from campaign import ADAPTERS, ALONE, NETS, Case, dtype_of
 from nets import batches
-from sentences import assert_same_state
 
 TYPES = [
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16),

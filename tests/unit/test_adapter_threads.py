@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import delta_tta
+from all_methods import fitting
 from nets import batches, conv_net, flatten, same, snapshot
-from sentences import fitting
 
 PATIENCE = 120  # seconds after which threads that do not end count as a deadlock
 THREADS, CALLS = 6, 10

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 import delta_tta
+from all_methods import fitting
 from delta_tta import InputError, ModelError, SettingError
 from nets import batches, conv_net, flatten, group_norm
-from sentences import fitting
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from delta_tta.files import UNFINISHED, digest, fingerprint, finite, write_whole
+from delta_tta.files import UNFINISHED, digest, fingerprint, json_safe, write_text, write_whole
 
 
 @pytest.mark.parametrize("wait", [True, False])
@@ -41,6 +41,17 @@ def test_a_fingerprint_tells_parts_kinds_and_shapes_apart():
 
 def test_what_json_has_no_word_for_is_null():
     value = {"a": (1.5, float("nan")), "b": [{"c": float("-inf")}], "d": "x", "e": None, "f": True}
-    assert json.dumps(finite(value), allow_nan=False) == json.dumps(
+    assert json.dumps(json_safe(value), allow_nan=False) == json.dumps(
         {"a": [1.5, None], "b": [{"c": None}], "d": "x", "e": None, "f": True}
     )
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_text(pipe, "ρ")
+    assert os.read(reader, 10) == "ρ".encode()
+    os.close(reader)
+    assert pipe.is_fifo()

@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 import delta_tta
+from all_methods import fitting
 from delta_tta import SettingError
 from delta_tta.objectives import EntropyWeighted, Eta, PseudoLabel, Tent
 from delta_tta.prediction import Prediction
 from delta_tta.registry import COMPONENTS, component
 from delta_tta.settings import Settings
 from nets import batches, conv_net
-from sentences import fitting
 
 
 def prediction_of(*rows):

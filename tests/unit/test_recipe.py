@@ -1,6 +1,7 @@
 """The grammar: what can be written, what it means, and what the refusals teach."""
 
 import contextlib
+import pickle
 from typing import get_args
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 import delta_tta
 from delta_tta import MethodError
-from delta_tta.recipe import Recipe, parse, sentences
+from delta_tta.recipe import Recipe, all_methods, parse
 from delta_tta.registry import COMPONENTS, Kind
 from nets import conv_net
 
@@ -89,7 +90,7 @@ def test_refusals_say_what_to_write(method, teaches):
 
 
 def test_every_sentence_reads_back_as_itself():
-    found = sentences()
+    found = all_methods()
     kinds = {kind: [one for one in COMPONENTS.values() if one.kind == kind] for kind in get_args(Kind)}
     reweightings = 1 + len(kinds["reweighting"])
     losses = sum(reweightings - len(one.has) for one in kinds["objective"])  # eta has div-w already
@@ -113,10 +114,19 @@ def test_methods_lists_every_word_with_a_line():
     assert all(line and "\n" not in line for line in listed.values())
 
 
+def test_methods_tell_their_settings():
+    listed = delta_tta.methods()
+    assert listed["source"].settings == ()
+    assert listed["+dot"].settings == ("lam", "dot")
+    assert set(listed["+delta"].settings) == {*listed["+tbr"].settings, *listed["+dot"].settings}
+    again = pickle.loads(pickle.dumps(listed["+dot"]))
+    assert (again, again.settings) == (listed["+dot"], ("lam", "dot"))
+
+
 @given(st.text(alphabet="abdelnoprstuw-+ 1", max_size=20))
 def test_any_text_is_read_or_refused(text):
     with contextlib.suppress(MethodError):
-        assert str(parse(text)) in sentences()
+        assert str(parse(text)) in all_methods()
 
 
 @pytest.mark.parametrize(

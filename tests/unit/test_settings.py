@@ -1,6 +1,7 @@
 """Settings and presets: typed, checked, and the paper's."""
 
 import dataclasses
+from typing import get_type_hints
 
 import pytest
 
@@ -8,6 +9,7 @@ import delta_tta
 from delta_tta import PRESETS, SettingError, Settings
 from delta_tta.registry import COMPONENTS
 from delta_tta.settings import OURS, make_settings, used_by
+from delta_tta.settings_typing import SettingsDict
 from nets import conv_net, group_norm
 
 
@@ -125,3 +127,8 @@ def test_every_setting_has_an_owner_and_every_owner_uses_settings_that_exist():
 
 def test_an_integer_is_a_fine_number():
     assert isinstance(make_settings(None, {"lr": 1}).lr, float)
+
+
+def test_an_editor_completes_every_setting_with_its_type():
+    declared = get_type_hints(Settings)
+    assert get_type_hints(SettingsDict) == {name: kind for name, kind in declared.items() if name != "extra"}

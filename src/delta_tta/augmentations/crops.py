@@ -42,7 +42,7 @@ def padded_crops(x: Tensor, draw: Draw) -> Tensor:
     """Shift each image by up to an eighth of its side, in whole pixels; what comes in is black."""
     right, down = (_offset(draw, side) for side in (x.shape[3], x.shape[2]))
     nothing = torch.zeros_like(right)
-    return affine(x, nothing, right, down, nothing + 1, fill=BLACK)
+    return affine(x, nothing, right, down, scale=nothing + 1, fill=BLACK)
 
 
 def _offset(draw: Draw, side: int) -> Tensor:

@@ -64,7 +64,7 @@ def light_views(x: Tensor, generator: Generator) -> Tensor:
 def moved(x: Tensor, draw: Draw, fill: Literal["mirror"] | None = None) -> Tensor:
     """Turn each image by up to 15 degrees, scale it by up to a tenth, shift it by up to SHIFT."""
     right, down = (whole_pixels(draw.uniform(-SHIFT, SHIFT), side) for side in (x.shape[3], x.shape[2]))
-    return affine(x, draw.uniform(-15, 15), right, down, draw.uniform(0.9, 1.1), fill=fill)
+    return affine(x, draw.uniform(-15, 15), right, down, scale=draw.uniform(0.9, 1.1), fill=fill)
 
 
 def flipped(x: Tensor, draw: Draw) -> Tensor:
@@ -123,6 +123,7 @@ def affine(
     degrees: Tensor,
     right: Tensor,
     down: Tensor,
+    *,
     scale: Tensor,
     slant_right: Tensor | None = None,
     slant_down: Tensor | None = None,

@@ -9,7 +9,7 @@ from typer import rich_utils
 from typer.core import TyperCommand, TyperGroup
 
 from .. import __version__
-from .console import MANNER, Manner, plain, spoken
+from .console import VERBOSITY, Verbosity, clean_errors, plain
 from .encoding import lenient
 
 EVERYWHERE = ("--quiet", "-q", "--verbose", "-v")
@@ -45,7 +45,7 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run it."""
-        with spoken():
+        with clean_errors():
             return super().invoke(ctx)
 
 
@@ -89,4 +89,4 @@ def program(
     """Keep a trained image classifier accurate while it predicts: DELTA and its rivals for test-time adaptation."""
     if quiet and verbose:
         raise typer.BadParameter("expected one of them, but got both", param_hint="--quiet, --verbose")
-    MANNER.set(Manner(quiet, verbose))
+    VERBOSITY.set(Verbosity(quiet, verbose))

@@ -79,8 +79,24 @@ def compare(
         show_differences(Path(methods[0]), Path(methods[1]), as_json)
         return
     kept = str(weights) if weights else None
-    place = Place(clean_kind(clean), str(clean) if clean else None, model, kept, preset, images, mean=mean, std=std)
+    place = Place(
+        clean_kind(clean),
+        str(clean) if clean else None,
+        model,
+        kept,
+        preset=preset,
+        images=images,
+        mean=mean,
+        std=std,
+    )
     streams = tuple(scenarios(scenario)) if scenario else SCENARIOS
-    names = tuple(corruption or [CORRUPTION])
-    experiment = Experiment(tuple(methods), place, streams, names, (severity,), (batch_size,), (seed,))
+    experiment = Experiment(
+        tuple(methods),
+        place,
+        streams,
+        corruptions=tuple(corruption or [CORRUPTION]),
+        severities=(severity,),
+        batch_sizes=(batch_size,),
+        seeds=(seed,),
+    )
     run_comparison(experiment.cells(), workers, Outputs(as_json, picture, page, markdown))

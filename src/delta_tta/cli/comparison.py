@@ -13,6 +13,7 @@ from ..data.cifar import CIFAR10_CLASSES
 from ..experiments.cell import Cell
 from ..experiments.evaluate import Result
 from ..experiments.runner import default_cache
+from ..files import write_text
 from ..report.console import rich_table
 from ..report.overview import against_source, overview
 from ..report.page import write_page
@@ -54,7 +55,7 @@ def run_comparison(cells: Sequence[Cell], workers: int | None, out: Outputs) -> 
         picture_suffix(Path(out.picture))  # refused now, and not when all has been run
     cache = default_cache()
     with kept_store(cache) as store:
-        plan, tally = execute(cells, store, cache, engine_maker("local", cache, workers), kept=False)
+        plan, progress = execute(cells, store, cache, engine_maker("local", cache, workers), kept=False)
         if len(store):
             say(f"Results: {store.path}; `delta-tta report {store.path}` shows them again.")
         keys = plan.keys
@@ -68,7 +69,7 @@ def run_comparison(cells: Sequence[Cell], workers: int | None, out: Outputs) -> 
                 _print(runs, out.as_json)
             for line in written:
                 say(line)
-    finish(tally)
+    finish(progress)
 
 
 def _print(runs: Sequence[Run], as_json: bool) -> None:
@@ -92,7 +93,7 @@ def _write(runs: Sequence[Run], out: Outputs) -> list[str]:
     """Write the files, before anything is printed: who reads the output may have gone. Return what to say of them."""
     said = []
     if out.markdown is not None:
-        out.markdown.write_text(markdown(replace(_table(runs), head="", note=""), arrows=True), encoding="utf-8")
+        write_text(out.markdown, markdown(replace(_table(runs), head="", note=""), arrows=True))
     names = CIFAR10_CLASSES if runs[0][0].place.data == "demo" else ()
     traces = {cell: result.trace for cell, result in runs}
     exhibits = exhibits_of(runs, traces.get, names) if out.picture or out.page else []

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from ..errors import DeltaError
 from ..experiments.local_engine import in_words
-from ..files import finite
+from ..files import json_safe
 from . import INTERRUPTED, TERMINATED, WRONG, Terminated
 
 FAILED = 1
@@ -30,20 +30,20 @@ Json = Annotated[
 
 
 @dataclass(frozen=True)
-class Manner:
+class Verbosity:
     """What the user asked for: only results and errors, or all the details."""
 
     quiet: bool = False
     verbose: bool = False
 
 
-MANNER: ContextVar[Manner] = ContextVar("MANNER", default=Manner())  # noqa: B039  (it is frozen)
+VERBOSITY: ContextVar[Verbosity] = ContextVar("VERBOSITY", default=Verbosity())  # noqa: B039  (it is frozen)
 """Of the command that runs now."""
 
 
 def consoles() -> tuple[Console, Console]:
     """Return (for results, for progress and messages); the second says nothing when quiet was asked for."""
-    return _console(stderr=False), _console(stderr=True, quiet=MANNER.get().quiet)
+    return _console(stderr=False), _console(stderr=True, quiet=VERBOSITY.get().quiet)
 
 
 def plain() -> bool:
@@ -54,7 +54,7 @@ def plain() -> bool:
 def _console(stderr: bool, quiet: bool = False) -> Console:
     """Return a console with colour on a terminal or with FORCE_COLOR; it moves the cursor on a terminal only."""
     own = sys.stderr if stderr else sys.stdout
-    live = own.isatty() and not plain() and not MANNER.get().verbose  # lines of a log would tear a progress bar
+    live = own.isatty() and not plain() and not VERBOSITY.get().verbose  # lines of a log would tear a progress bar
     return Console(stderr=stderr, quiet=quiet, color_system=None if plain() else "auto", force_interactive=live)
 
 
@@ -70,11 +70,11 @@ def complain(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print the result for machines: plain ASCII, and null where there is no number."""
-    typer.echo(json.dumps(finite(value), indent=1, allow_nan=False))
+    typer.echo(json.dumps(json_safe(value), indent=1, allow_nan=False))
 
 
 @contextmanager
-def spoken() -> Iterator[None]:
+def clean_errors() -> Iterator[None]:
     """Turn whatever stops a command into one line and an exit code."""
     try:
         with _logging():
@@ -92,9 +92,9 @@ def spoken() -> Iterator[None]:
         complain(f"delta-tta: {error}")
         raise typer.Exit(FAILED) from None
     except Exception as error:
-        if MANNER.get().verbose:
+        if VERBOSITY.get().verbose:
             traceback.print_exc()
-        hint = "" if MANNER.get().verbose else "; run with --verbose to see the traceback."
+        hint = "" if VERBOSITY.get().verbose else "; run with --verbose to see the traceback."
         complain(f"delta-tta: unexpected {' '.join(in_words(error).split())}{hint}")
         raise typer.Exit(FAILED) from None
 
@@ -102,12 +102,12 @@ def spoken() -> Iterator[None]:
 @contextmanager
 def _logging() -> Iterator[None]:
     """Show the log of the package as the user asked for; without a wish, Python shows warnings."""
-    manner, level, handler = MANNER.get(), log.level, logging.StreamHandler()
+    verbosity, level, handler = VERBOSITY.get(), log.level, logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    if manner.verbose:
+    if verbosity.verbose:
         log.addHandler(handler)
-    if manner.verbose or manner.quiet:
-        log.setLevel(logging.DEBUG if manner.verbose else logging.ERROR)
+    if verbosity.verbose or verbosity.quiet:
+        log.setLevel(logging.DEBUG if verbosity.verbose else logging.ERROR)
     try:
         yield
     finally:

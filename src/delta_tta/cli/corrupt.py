@@ -68,7 +68,8 @@ def corrupt(
             bar.update(task, completed=done, total=total)
 
         chosen: Any = constants.value if constants else None
-        plan = make_set(data, out, names, tuple(severity or SEVERITIES), chosen, seed, workers, show)
+        levels = tuple(severity or SEVERITIES)
+        plan = make_set(data, out, names, levels, constants=chosen, seed=seed, workers=workers, progress=show)
     card = plan.card()
     if as_json:
         print_json({"out": str(out), **card})

@@ -46,5 +46,13 @@ def demo(
 
     Four of them are as in the paper; the last is ours, what `adapt(model)` does.
     """
-    asked = Experiment(METHODS, Place(images=images), SCENARIOS, (corruption,), (severity,), (batch_size,), (seed,))
+    asked = Experiment(
+        METHODS,
+        Place(images=images),
+        SCENARIOS,
+        corruptions=(corruption,),
+        severities=(severity,),
+        batch_sizes=(batch_size,),
+        seeds=(seed,),
+    )
     run_comparison(asked.cells(), workers, Outputs(as_json, picture, page))

@@ -12,7 +12,7 @@ from ..errors import SettingError, nearest
 from ..experiments.cell import Cell
 from ..experiments.lab import Lab
 from ..experiments.local_engine import Engine, Inline, Workers
-from ..experiments.runner import Plan, Tally
+from ..experiments.runner import Plan, RunProgress
 from ..experiments.runner import run as run_plan
 from ..experiments.store import Store
 from ..report.progress import failures, run_progress
@@ -45,7 +45,7 @@ def execute(
     make: Callable[[], Engine],
     tensorboard: Path | None = None,
     kept: bool = True,
-) -> tuple[Plan, Tally]:
+) -> tuple[Plan, RunProgress]:
     """Run cells with progress on the side; Ctrl-C and SIGTERM leave the store, if it is `kept`, in order."""
     plan = Plan.of(cells, Lab(cache))
     board = _board(tensorboard)
@@ -53,20 +53,20 @@ def execute(
         missing = len(plan.cells) - len(store.done(list(plan.cells)))
         log.debug("%d cells, %d of them to run; store %s, cache %s", len(plan.cells), missing, store.path, cache)
         engine = make() if missing else Inline(cache)
-        with run_progress(consoles()[1], plan) as watch:
+        with run_progress(consoles()[1], plan) as on_progress:
 
-            def both(tally: Tally) -> None:
-                watch(tally)
-                board(tally)
+            def both(progress: RunProgress) -> None:
+                on_progress(progress)
+                board(progress)
 
-            tally = run_plan(plan, store, engine, both)
+            progress = run_plan(plan, store, engine, both)
     except KeyboardInterrupt:
         if kept:
             done = len(store.done(list(plan.cells)))
             say(f"{done} of {len(plan.cells)} cells are in {store.path}; the same command goes on.")
         raise
-    failures(complain, plan, tally.failed)
-    return plan, tally
+    failures(complain, plan, progress.failed)
+    return plan, progress
 
 
 def engine_maker(
@@ -74,6 +74,7 @@ def engine_maker(
     cache: Path,
     workers: int | None = None,
     threads: int | None = None,
+    *,
     address: str | None = None,
     cpus: float = 1,
     gpus: float = 0,
@@ -88,15 +89,15 @@ def engine_maker(
     return lambda: Inline(cache) if workers == 0 else Workers(cache, workers, threads)
 
 
-def finish(tally: Tally) -> None:
+def finish(progress: RunProgress) -> None:
     """Leave with an exit code that says whether everything was run."""
-    if tally.failed:
+    if progress.failed:
         raise typer.Exit(FAILED)
 
 
 def _board(folder: Path | None) -> Any:
     if folder is None:
-        return lambda tally: None
+        return lambda progress: None
     from ..report.board import Board as Writer
 
     return Writer(folder)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..experiments.store import Store
-from ..paper.page import store_report
+from ..paper.store_report import store_report
 from ..report.page import write_page
 from .console import Json, print_json, say
 

@@ -17,9 +17,9 @@ from ..experiments.lab import Lab
 from ..experiments.local_engine import cores
 from ..experiments.runner import Plan, default_cache
 from ..experiments.store import Store
-from ..paper import EXHIBITS, Benchmark, Shelf, exhibit
+from ..paper import EXHIBITS, Benchmark, ResultIndex, exhibit
 from ..paper import benchmark as benchmark
-from ..paper.page import report_of
+from ..paper.store_report import report_of
 from ..report.console import rich_table
 from ..report.files import write_exhibit
 from ..report.page import write_page
@@ -98,19 +98,21 @@ def reproduce(
         return
     chosen = _chosen(names or [], everything, place)
     with Store(store) as opened:
-        say(f"On {place.words}.")
+        say(f"On {place.description}.")
         cells = list(dict.fromkeys(cell for name in chosen for cell in EXHIBITS[name].cells(place)))
-        make = engine_maker(engine, lab.cache, workers, threads, address, cpus_per_cell, gpus_per_cell)
-        plan, tally = execute(cells, opened, lab.cache, make, tensorboard)
-        shelf = Shelf(opened, place, plan.keys, lab)
-        made = [exhibit(EXHIBITS[name], shelf) for name in chosen]
+        make = engine_maker(
+            engine, lab.cache, workers, threads, address=address, cpus=cpus_per_cell, gpus=gpus_per_cell
+        )
+        plan, progress = execute(cells, opened, lab.cache, make, tensorboard)
+        index = ResultIndex(opened, place, plan.keys, lab)
+        made = [exhibit(EXHIBITS[name], index) for name in chosen]
         folder = out or Path(f"reproduced-{on}")
         for one in made:
             write_exhibit(one, folder)
         write_page(report_of(place, made, opened, plan.cells), folder / "report.html")
     _show(made, as_json, place, folder)
     say(f"Files: {folder}; the page: {folder / 'report.html'}")
-    finish(tally)
+    finish(progress)
 
 
 def _chosen(names: Sequence[str], everything: bool, place: Benchmark) -> list[str]:
@@ -135,7 +137,7 @@ def _named(name: str) -> list[str]:
 
 def _show(made: Sequence[Exhibit], as_json: bool, place: Benchmark, folder: Path) -> None:
     if as_json:
-        where = {"on": place.name, "words": place.words, "folder": str(folder)}
+        where = {"on": place.name, "description": place.description, "folder": str(folder)}
         print_json([{**where, "kind": type(one).__name__.lower(), **dataclasses.asdict(one)} for one in made])
         return
     shown, _ = consoles()
@@ -163,7 +165,7 @@ def _list(chosen: Sequence[str], place: Benchmark, lab: Lab, store: Path, as_jso
         heads = ("name", "title", "cells", "in_store", "minutes_left", "why_not")
         print_json([dict(zip(heads, row, strict=True)) for row in rows])
     else:
-        table = RichTable("name", "what", "cells", "in the store", "minutes left", title=f"On {place.words}")
+        table = RichTable("name", "what", "cells", "in the store", "minutes left", title=f"On {place.description}")
         for name, title, cells, found, left, why in rows:
             table.add_row(name, f"{title}. Not here: {why}" if why else title, str(cells), str(found), f"{left:.1f}")
         consoles()[0].print(table)

@@ -126,9 +126,9 @@ def run(
         raise SettingError(f"Expected either a file or options that say what to run, but got both ({names}).")
     experiment = from_toml(file) if file is not None else from_mapping(given)
     place = cache or default_cache()
-    make = engine_maker(engine, place, workers, threads, address, cpus_per_cell, gpus_per_cell)
+    make = engine_maker(engine, place, workers, threads, address=address, cpus=cpus_per_cell, gpus=gpus_per_cell)
     with Store(store) as opened:
-        plan, tally = execute(experiment.cells(), opened, place, make, tensorboard)
+        plan, progress = execute(experiment.cells(), opened, place, make, tensorboard)
         runs = [(cell, result) for _, cell, result in opened.results(plan.cells)]
     if as_json:
         print_json([{"cell": cell.as_dict(), **result.as_dict()} for cell, result in runs])
@@ -136,7 +136,7 @@ def run(
         for table in overview(runs):
             consoles()[0].print(rich_table(table))
     say(f"Results: {store} ({len(runs)} of {len(plan.cells)} cells)")
-    finish(tally)
+    finish(progress)
 
 
 def _setting(text: str) -> tuple[str, Any]:

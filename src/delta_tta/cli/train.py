@@ -91,9 +91,9 @@ def train(
     if new:
         say(f"The last layer is new, the others are from {weights}: {', '.join(new)}")
     try:
-        with _shown(settings) as watch:
+        with _shown(settings) as on_progress:
             trained = train_model(
-                images, named, out, settings, val=held_out, minutes=minutes, workers=workers, on_progress=watch
+                images, named, out, settings, val=held_out, minutes=minutes, workers=workers, on_progress=on_progress
             )
     except KeyboardInterrupt:
         if checkpoint_of(out).exists():
@@ -133,7 +133,7 @@ def _shown(settings: Training) -> Iterator[Callable[[Step], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_interactive) as bar:
         task = bar.add_task("", total=None)
 
-        def watch(now: Step) -> None:
+        def on_progress(now: Step) -> None:
             rate = now.images / max(time.monotonic() - began, 1e-9)
             words = f"epoch {now.epoch}/{settings.epochs}: loss {now.loss:.3f}, {rate:,.0f} images/s"
             if now.class_mean_accuracy is not None:
@@ -143,7 +143,7 @@ def _shown(settings: Training) -> Iterator[Callable[[Step], None]]:
             if now.step == now.steps and not console.is_interactive:
                 say(words)
 
-        yield watch
+        yield on_progress
 
 
 def _result(trained: Trained, settings: Training, as_json: bool) -> None:

@@ -13,7 +13,6 @@ from ..experiments.experiment import Experiment, from_mapping
 from ..experiments.runner import default_cache
 from ..experiments.store import Store
 from ..report.console import rich_table
-from ..report.overview import stream_name
 from ..report.shown import Column, Number, Row, Table
 from . import completion as completion
 from .console import Json, consoles, print_json
@@ -91,14 +90,14 @@ def tune(
     everything = [tuning.reference(base), *asked]
     place = cache or default_cache()
     with Store(store) as opened:
-        plan, tally = execute(
+        plan, progress = execute(
             [cell for trial in everything for cell in trial.cells],
             opened,
             place,
             engine_maker("local", place, workers, threads),
         )
         found = {key: result.class_mean_accuracy for key, _, result in opened.results(plan.cells)}
-    finish(tally)
+    finish(progress)
     source, *judged = (tuning.judged(one, base.scenarios, lambda cell: found[plan.keys[cell]]) for one in everything)
     judged.sort(key=lambda trial: -trial.mean)
     named = f', "{base.place.preset}"' if base.place.preset else ""
@@ -111,7 +110,7 @@ def tune(
             }
             for t in judged
         ]  # fmt: skip
-        streams = [stream_name(one) for one in base.scenarios]
+        streams = [one.without_seed for one in base.scenarios]
         print_json({"method": method, "scenarios": streams, "source": source.mean, "trials": tried, "best": call})
         return
     shown = consoles()[0]
@@ -135,7 +134,7 @@ def _grid(text: str) -> tuple[str, list[Any]]:
 
 
 def _table(base: Experiment, source: tuning.Trial, judged: list[tuning.Trial]) -> Table:
-    columns = [*(Column(stream_name(one)) for one in base.scenarios), Column("mean")]
+    columns = [*(Column(one.without_seed) for one in base.scenarios), Column("mean")]
     rows = []
     best = [max(values) for values in zip(*((*t.by_scenario, t.mean) for t in judged), strict=True)]
     for trial in [source, *judged]:

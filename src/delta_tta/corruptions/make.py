@@ -32,6 +32,7 @@ def make_set(
     out: str | Path,
     corruptions: Sequence[str] = TYPES,
     severities: Sequence[int] = SEVERITIES,
+    *,
     constants: ConstantSet | None = None,
     seed: int = 0,
     workers: int | None = None,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from .. import __version__
 from ..errors import DataError
-from ..files import UNFINISHED, write_whole
+from ..files import UNFINISHED, json_safe, write_text
 from . import frost_source
 from .constants import ConstantSet
 
@@ -34,7 +34,7 @@ class Plan:
     def card(self) -> dict[str, Any]:
         """Return the plan for the record, with what else determines the bytes."""
         frost = {"frost": frost_source()} if "frost" in self.corruptions else {}
-        return {**json.loads(json.dumps(asdict(self))), **frost, "delta-tta": __version__}
+        return {**json_safe(asdict(self)), **frost, "delta-tta": __version__}
 
 
 def claim(place: Path, plan: Plan) -> None:
@@ -51,7 +51,7 @@ def claim(place: Path, plan: Plan) -> None:
         card = {**there, **card, "corruptions": sorted({*there["corruptions"], *card["corruptions"]})}
     elif any(not UNFINISHED.fullmatch(file.name) for file in place.iterdir()):
         raise DataError(f"Expected an empty folder, or one this command began, but {place} has other files in it.")
-    write_whole(path, lambda file: file.write((json.dumps(card, indent=1) + "\n").encode()))
+    write_text(path, json.dumps(card, indent=1) + "\n")
 
 
 def _read_card(path: Path) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def folder(
         size = height if height == width <= 64 else 224
     known = {wnid: number for number, wnid in enumerate(imagenet_wnids())}
     outputs = [known[label] for label in kept] if all(label in known for label in kept) else None
-    images = FileSet(name or absolute.name, paths, labels, kept, size, resize, outputs)
+    images = FileSet(name or absolute.name, paths, labels, kept, size=size, resize=resize, outputs=outputs)
     images.root = absolute
     return images
 

@@ -139,6 +139,7 @@ class FileSet(ImageSet):
         paths: Sequence[Path],
         labels: npt.ArrayLike,
         classes: Sequence[str],
+        *,
         size: int = 224,
         resize: int | None = None,
         outputs: Sequence[int] | None = None,

@@ -51,7 +51,7 @@ def video(
     rows = sorted(rows, key=lambda row: (first[row["video"]], float(row["time"])))
     paths = [_below(root, row, place) for row in rows]
     numbers, names = _numbered(rows, place) if classes is None else (_among(classes, rows, place), classes)
-    found = VideoSet(place.stem, paths, np.array(numbers), names, size, resize)
+    found = VideoSet(place.stem, paths, np.array(numbers), names, size=size, resize=resize)
     found.videos = tuple(row["video"] for row in rows)
     return found
 

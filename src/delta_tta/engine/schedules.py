@@ -110,7 +110,7 @@ class Window(Every):
 
         def update() -> Outcome:
             outcome = learn()
-            if not outcome.spoilt:  # such samples would spoil every window they are in
+            if not outcome.bad_input:  # such samples would spoil every window they are in
                 self.cache = window[-self.length :]
             return outcome
 

@@ -90,14 +90,14 @@ class Experiment:
                 self.place,
                 method,
                 dataclasses.replace(scenario, seed=seed),
-                corruption,
-                "continual" if together else "each",
-                severity,
-                batch_size,
-                tuple(self.settings.items()),
-                self.statistics,
-                self.samples,
-                self.passes,
+                corruptions=corruption,
+                order="continual" if together else "each",
+                severity=severity,
+                batch_size=batch_size,
+                settings=tuple(self.settings.items()),
+                statistics=self.statistics,
+                samples=self.samples,
+                passes=self.passes,
             )
             for corruption, severity, seed, scenario, batch_size, method in axes
         ]

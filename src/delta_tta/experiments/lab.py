@@ -137,7 +137,8 @@ class Lab:
         """Run one cell."""
         sets = [self.images(cell.place, name, cell.severity) for name in cell.corruptions]
         source = self.clean(cell.place) if needs_source(cell) else None
-        return run_cell(cell, self.model(cell.place), sets, self.stream(cell), source, self.identity(cell), on_batch)
+        identity, named, order = self.identity(cell), self.model(cell.place), self.stream(cell)
+        return run_cell(cell, named, sets, order, source=source, identity=identity, on_batch=on_batch)
 
 
 def run_cell(
@@ -145,6 +146,7 @@ def run_cell(
     named: models.NamedModel,
     sets: Sequence[ImageSet],
     order: Stream | DomainStream,
+    *,
     source: ImageSet | None,
     identity: Mapping[str, Any],
     on_batch: Callable[[int, Metrics], None] | None = None,
@@ -157,11 +159,11 @@ def run_cell(
         cell.method,
         images,
         order,
-        cell.batch_size,
-        cell.place.preset,
-        on_batch,
-        source,
-        cell.statistics,
+        batch_size=cell.batch_size,
+        preset=cell.place.preset,
+        on_batch=on_batch,
+        source=source,
+        watch_statistics=cell.statistics,
         **dict(cell.settings),
     )
     return dataclasses.replace(result, about={**result.about, "identity": dict(identity)})

@@ -27,7 +27,7 @@ from .evaluate import Result
 from .lab import Lab
 from .place import Place
 
-SPEAK = 0.2
+REPORT_EVERY = 0.2
 """Seconds between two reports on the same cell."""
 
 
@@ -91,12 +91,12 @@ def perform(lab: Lab, task: Task, say: Callable[[Event], None]) -> None:
         if isinstance(task, Prepare):
             lab.images(task.place, task.corruption, task.severity)
             return say(Event(task))
-        spoken = 0.0
+        last_report = 0.0
 
         def on_batch(size: int, metrics: Metrics) -> None:
-            nonlocal spoken
-            if time.monotonic() - spoken >= SPEAK:
-                spoken = time.monotonic()
+            nonlocal last_report
+            if time.monotonic() - last_report >= REPORT_EVERY:
+                last_report = time.monotonic()
                 say(Event(task, metrics.samples, metrics.accuracy))
 
         return say(Event(task, result=lab.run(task, on_batch)))

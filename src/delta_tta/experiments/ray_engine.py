@@ -85,6 +85,7 @@ class RayEngine:
         lab, sets = self._lab, [self._shared(one) for one in where]
         # references inside a list stay references, so that a worker can keep what it has fetched before
         handed = [self._models[model]], sets, [clean]
+        # by position: Ray's types know no keywords
         call = self._kind.remote(task, *handed, lab.stream(task), lab.identity(task), self._threads)
         self._running[call] = task
 
@@ -182,7 +183,7 @@ def _perform(
         named: models.NamedModel = _fetched(model[0])
         images = [ray.get(one) for one in sets]
         source = ray.get(clean[0]) if clean[0] is not None else None
-        return Event(cell, result=run_cell(cell, named, images, order, source, identity))
+        return Event(cell, result=run_cell(cell, named, images, order, source=source, identity=identity))
     except ray.exceptions.RayError:
         raise  # a node was lost with what it held
     except Exception as error:

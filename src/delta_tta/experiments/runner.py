@@ -48,7 +48,7 @@ class Plan:
 
 
 @dataclass
-class Tally:
+class RunProgress:
     """How far a run has come; `work` is in samples of plain eval."""
 
     total: int
@@ -74,14 +74,16 @@ def passes(cell: Cell) -> float:
     return 3.5 * max(window, 1) * (1 + 16 / cell.batch_size)  # small batches are dear
 
 
-def run(plan: Plan, store: Store, engine: Engine, watch: Callable[[Tally], None] | None = None) -> Tally:
+def run(
+    plan: Plan, store: Store, engine: Engine, on_progress: Callable[[RunProgress], None] | None = None
+) -> RunProgress:
     """Run what is missing; raises only what stops everything, such as Ctrl-C or a full disk."""
-    show = watch or (lambda tally: None)
+    show = on_progress or (lambda progress: None)
     found = store.done(list(plan.cells))
     keys = {cell: key for key, cell in plan.cells.items()}
     missing = [key for key in plan.cells if key not in found]
-    tally = Tally(len(plan.cells), sum(map(plan.work, missing)), len(found), len(found))
-    show(tally)
+    progress = RunProgress(len(plan.cells), sum(map(plan.work, missing)), len(found), len(found))
+    show(progress)
     images = dict.fromkeys(
         Prepare(cell.place, name, cell.severity)
         for cell in map(plan.cells.__getitem__, missing)
@@ -109,54 +111,54 @@ def run(plan: Plan, store: Store, engine: Engine, watch: Callable[[Tally], None]
                 if isinstance(event.task, Prepare):
                     making.discard(event.task)  # an error comes again with the cells
                 else:
-                    _take(event, keys[event.task], plan, store, tally)
+                    _take(event, keys[event.task], plan, store, progress)
                 if event.lost:
                     attempts[event.task] = attempts.get(event.task, 0) + 1
                     if attempts[event.task] < engine.attempts:
                         waiting.appendleft(event.task)
                     elif isinstance(event.task, Cell):
-                        tally.failed[keys[event.task]] = "its process died (out of memory?)"
-                show(tally)
+                        progress.failed[keys[event.task]] = "its process died (out of memory?)"
+                show(progress)
             if not busy and not waiting and elsewhere:
-                _look_elsewhere(elsewhere, waiting, keys, store, plan, tally)
-                show(tally)
+                _look_elsewhere(elsewhere, waiting, keys, store, plan, progress)
+                show(progress)
             if time.monotonic() - beat > HEARTBEAT:
                 store.beat()
                 beat = time.monotonic()
     finally:
         engine.close()
         store.release()
-    return tally
+    return progress
 
 
-def _take(event: Event, key: str, plan: Plan, store: Store, tally: Tally) -> None:
+def _take(event: Event, key: str, plan: Plan, store: Store, progress: RunProgress) -> None:
     cell = plan.cells[key]
     if not event.final:
-        tally.running[key] = event
+        progress.running[key] = event
         return
-    tally.running.pop(key, None)
+    progress.running.pop(key, None)
     if event.result is not None:
         store.record(key, cell, event.result)
-        tally.done += 1
-        tally.worked += plan.work(key)
-        tally.last = (cell, event)
+        progress.done += 1
+        progress.worked += plan.work(key)
+        progress.last = (cell, event)
     else:
         store.release(key)
         if event.error is not None:
-            tally.failed[key] = event.error
+            progress.failed[key] = event.error
             log.debug("%s failed: %s\n%s", cell, event.error, event.details)
 
 
 def _look_elsewhere(
-    elsewhere: deque[Cell], waiting: deque[Task], keys: dict[Cell, str], store: Store, plan: Plan, tally: Tally
+    elsewhere: deque[Cell], waiting: deque[Task], keys: dict[Cell, str], store: Store, plan: Plan, progress: RunProgress
 ) -> None:
     """See what another run has finished, and try to take what it has left."""
     time.sleep(0.5)
     for _ in range(len(elsewhere)):
         cell = elsewhere.popleft()
         if store.done([keys[cell]]):
-            tally.done += 1
-            tally.worked += plan.work(keys[cell])
+            progress.done += 1
+            progress.worked += plan.work(keys[cell])
         else:
             waiting.append(cell)  # claimed, or put back, in the next round
 

@@ -54,7 +54,7 @@ class Store:
         read_only = _unwritable(self.path)
         if read_only is not None and create:
             raise OSError(f"{read_only} may not be written; a store of results must be. Choose another with --store.")
-        with contextlib.ExitStack() as failed, _spoken(self.path):
+        with contextlib.ExitStack() as failed, _sqlite_errors(self.path):
             self._base = sqlite3.connect(
                 self.path if read_only is None else _to_read(self.path),
                 timeout=PATIENCE,
@@ -180,7 +180,7 @@ class Store:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        with _spoken(self.path):
+        with _sqlite_errors(self.path):
             self._base.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -192,7 +192,7 @@ class Store:
 
 
 @contextlib.contextmanager
-def _spoken(path: Path) -> Iterator[None]:
+def _sqlite_errors(path: Path) -> Iterator[None]:
     """Tell what SQLite cannot do now (a full disk, a lock) from what it cannot read."""
     try:
         yield

@@ -35,7 +35,7 @@ class BlankDetector:
     """Looks for blank batches in one model."""
 
     def __init__(self, adapted: AdaptedModel, alike: float) -> None:
-        self._subject, self._alike = adapted, alike
+        self._adapted, self._alike = adapted, alike
         layers = [norm for norm in adapted.norms.values() if isinstance(norm, MovingAverage)]
         self._layers = [norm for norm in layers if norm.inherited() is not None]
         self._on = alike > 0 and any(_has_trained_statistics(norm.source) for norm in layers)
@@ -73,7 +73,7 @@ class BlankDetector:
     def _shift(self, of_source: Callable[[], Tensor]) -> Shift:
         """Run the source on a batch; return how far the samples of all ranks lie from it."""
         told: list[tuple[AdaptiveNorm, Tensor]] = []
-        phase = self._subject.phase
+        phase = self._adapted.phase
         phase.sums = told
         try:
             of_source()

@@ -1,7 +1,7 @@
 """The paper's tables and figures, each by its name."""
 
 from .appendix import APPENDIX
-from .assemble import Shelf, exhibit
+from .assemble import ResultIndex, exhibit
 from .benchmarks import BENCHMARKS, Benchmark, benchmark
 from .figures import FIGURES
 from .spec import ExhibitSpec
@@ -11,4 +11,4 @@ _ALL: tuple[ExhibitSpec, ...] = (*TABLES, *APPENDIX, *FIGURES)
 EXHIBITS: dict[str, ExhibitSpec] = {spec.id: spec for spec in _ALL}
 """In the order of the paper."""
 
-__all__ = ["BENCHMARKS", "EXHIBITS", "Benchmark", "ExhibitSpec", "Shelf", "benchmark", "exhibit"]
+__all__ = ["BENCHMARKS", "EXHIBITS", "Benchmark", "ExhibitSpec", "ResultIndex", "benchmark", "exhibit"]

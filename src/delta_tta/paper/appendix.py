@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..streams import StreamSpec
 from .benchmarks import Benchmark
-from .spec import ColumnSpec, Rows, RowSpec, TableSpec, WhyNot, needs_corruptions, twin_on
+from .spec import ColumnSpec, Rows, RowSpec, TableSpec, WhyNot, counterpart_on, needs_corruptions
 from .tables import FIELD, IID_FIELD, IS_CB, STUDY, ds_cb, ds_ci, is_ci, method, with_delta
 
 SEED = {"seeds": (2020,)}
@@ -12,7 +12,7 @@ NOTE = "In the layout of the paper's appendix, whose numbers are not at hand."
 IMAGENET = ("imagenet-c",)
 CIFAR = ("demo", "cifar100", "cifar100-c")
 SCENARIOS = (IS_CB, ds_cb(1.0), ds_cb(0.5), ds_cb(0.1), is_ci(0.1), is_ci(0.05), ds_ci(0.1), ds_ci(0.05))
-TWINS = dict(zip(range(18, 26), (26, *range(28, 35)), strict=True))
+COUNTERPARTS = dict(zip(range(18, 26), (26, *range(28, 35)), strict=True))
 """Tables of the same scenario: of CIFAR100-C, and of ImageNet-C."""
 
 
@@ -83,17 +83,20 @@ APPENDIX = (
     _table(15, "which statistics normalise", _statistics(), "DS+CB with ρ = 0.1; the paper does not say which."),
     _table(16, "batch size and start of the averages", _batch_sizes(), "The model is updated on each 128 samples."),
     _table(17, "severity", _severities()),
-    *(_of_scenario(n, spec, twin_on(CIFAR, f"table-{TWINS[n]}")) for n, spec in zip(TWINS, SCENARIOS, strict=True)),
-    _of_scenario(26, IS_CB, twin_on(IMAGENET, "table-18")),
+    *(
+        _of_scenario(n, spec, counterpart_on(CIFAR, f"table-{COUNTERPARTS[n]}"))
+        for n, spec in zip(COUNTERPARTS, SCENARIOS, strict=True)
+    ),
+    _of_scenario(26, IS_CB, counterpart_on(IMAGENET, "table-18")),
     _table(
         27,
         "architectures, IS+CB",
         _architectures,
         "Its architectures are not named in the text; these are five of torchvision's.",
-        twin_on(IMAGENET, "figure-4"),
+        counterpart_on(IMAGENET, "figure-4"),
     ),
     *(
-        _of_scenario(TWINS[n], spec, twin_on(IMAGENET, f"table-{n}"))
+        _of_scenario(COUNTERPARTS[n], spec, counterpart_on(IMAGENET, f"table-{n}"))
         for n, spec in zip(range(19, 26), SCENARIOS[1:], strict=True)
     ),
 )

@@ -6,7 +6,6 @@ import base64
 import copy
 import io
 import math
-import statistics
 from collections.abc import Mapping
 
 import numpy as np
@@ -18,6 +17,7 @@ from ..experiments.evaluate import Result
 from ..experiments.lab import Lab
 from ..experiments.store import Store
 from ..experiments.trace import Trace
+from ..report.overview import mean_over_seeds
 from ..report.shown import (
     Column,
     Exhibit,
@@ -51,7 +51,7 @@ from .spec import merged as both_conditions
 NAN = float("nan")
 
 
-class Shelf:
+class ResultIndex:
     """Results, found by cell.
 
     Args:
@@ -81,7 +81,7 @@ class Shelf:
         key = self.key(cell)
         return None if key is None else self._results[key]
 
-    def on(self, benchmark: Benchmark) -> Shelf:
+    def on(self, benchmark: Benchmark) -> ResultIndex:
         """Return the same results for another benchmark; the store is not read again."""
         other = copy.copy(self)
         other.benchmark = benchmark
@@ -127,12 +127,7 @@ def _value(result: Result, metric: Metric, part: str) -> float:
 
 
 def _mean(values: Values) -> tuple[float, float | None]:
-    """Return the mean over corruptions, then over seeds, and the deviation over seeds; None for one seed."""
-    seeds: dict[int, list[float]] = {}
-    for (seed, _), value in values.items():
-        seeds.setdefault(seed, []).append(value)
-    means = [statistics.fmean(of_seed) for of_seed in seeds.values()]
-    return statistics.fmean(means), statistics.stdev(means) if len(means) > 1 else None
+    return mean_over_seeds((seed, value) for (seed, _), value in values.items())
 
 
 def _minus(values: Values, others: Values) -> Values:
@@ -140,28 +135,28 @@ def _minus(values: Values, others: Values) -> Values:
     return {where: value - others[where] for where, value in values.items() if where in others}
 
 
-def exhibit(spec: ExhibitSpec, shelf: Shelf) -> Exhibit:
+def exhibit(spec: ExhibitSpec, index: ResultIndex) -> Exhibit:
     """Return the exhibit, as far as its cells have been run."""
     if isinstance(spec, TableSpec):
-        return _table(spec, shelf)
+        return _table(spec, index)
     if isinstance(spec, FigureSpec):
-        panels = [_sweep(p, shelf) if isinstance(p, SweepSpec) else _traced(p, shelf) for p in spec.of(shelf.benchmark)]
+        panels = [_sweep(p, index) if isinstance(p, SweepSpec) else _traced(p, index) for p in spec.of(index.benchmark)]
         return Figure(spec.id, _title(spec), tuple(panels), spec.note)
-    return _strips(spec, shelf) if isinstance(spec, StripsSpec) else _gallery(spec, shelf)
+    return _strips(spec, index) if isinstance(spec, StripsSpec) else _gallery(spec, index)
 
 
-def _table(spec: TableSpec, shelf: Shelf) -> Table:
-    columns, lines = spec.columns_on(shelf.benchmark), spec.rows_on(shelf.benchmark)
-    data = spec.data or shelf.benchmark.stands_for
+def _table(spec: TableSpec, index: ResultIndex) -> Table:
+    columns, lines = spec.columns_on(index.benchmark), spec.rows_on(index.benchmark)
+    data = spec.data or index.benchmark.stands_for
     base = {row.label: row.builds_on for row in lines}
     rows: dict[str, list[Number | None]] = {row.label: [] for row in lines}
     for column in columns:
         found: dict[str, tuple[Values, int]] = {}
         for row in lines:
             when = both_conditions(column.when, row.when)
-            values, wanted = shelf.values(when, column.metric)
+            values, wanted = index.values(when, column.metric)
             if column.metric == "over source":
-                values = _minus(values, shelf.values(both_conditions(when, {"method": "source"}))[0])
+                values = _minus(values, index.values(both_conditions(when, {"method": "source"}))[0])
             found[row.label] = values, wanted
         means = {label: _mean(values) for label, (values, _) in found.items() if values}
         best = max((mean for mean, _ in means.values()), default=NAN)
@@ -176,7 +171,7 @@ def _table(spec: TableSpec, shelf: Shelf) -> Table:
             runs = min(len(values), len(gains)) if gains else len(values)
             rows[label].append(Number(mean, std, marked, gain, *_printed(spec, data, label, column), runs, wanted))
     heads = tuple(Column(column.label, column.group) for column in columns)
-    note = " ".join(filter(None, [spec.note, _beside(spec, data, shelf.benchmark)]))
+    note = " ".join(filter(None, [spec.note, _beside(spec, data, index.benchmark)]))
     numbers = tuple(Row(label, tuple(own)) for label, own in rows.items())
     return Table(spec.id, _title(spec), heads, numbers, note, spec.head, spec.digits)
 
@@ -201,12 +196,12 @@ def _beside(spec: TableSpec, data: str, benchmark: Benchmark) -> str:
     return f"The paper's numbers are of {data}."
 
 
-def _sweep(spec: SweepSpec, shelf: Shelf) -> Panel:
+def _sweep(spec: SweepSpec, index: ResultIndex) -> Panel:
     series = []
     for label, when in spec.series:
         points = []
         for x, _, point in spec.points:
-            found, _ = shelf.values(both_conditions(point, when))
+            found, _ = index.values(both_conditions(point, when))
             if found:
                 points.append((x, _mean(found)[0]))
         series.append(Series(label, tuple(x for x, _ in points), tuple(y for _, y in points)))
@@ -214,33 +209,33 @@ def _sweep(spec: SweepSpec, shelf: Shelf) -> Panel:
     return Panel(spec.title, spec.x_label, "class-mean accuracy, %", tuple(series), "points", spec.log_x, ticks)
 
 
-def _traced(spec: TraceSpec, shelf: Shelf) -> Panel:
+def _traced(spec: TraceSpec, index: ResultIndex) -> Panel:
     series = []
     for label, when, of in spec.series:
-        (cell,) = shelf.benchmark.cells(when)
-        trace = shelf.trace(cell)
+        (cell,) = index.benchmark.cells(when)
+        trace = index.trace(cell)
         if trace is not None:
             x, y = of(trace)
             series.append(Series(label, tuple(x), tuple(y)))
     return Panel(spec.title, spec.x_label, spec.y_label, tuple(series), spec.mark)
 
 
-def _strips(spec: StripsSpec, shelf: Shelf) -> Strips:
+def _strips(spec: StripsSpec, index: ResultIndex) -> Strips:
     made = []
-    for label, cell in spec.streams_on(shelf.benchmark):
-        trace = shelf.trace(cell)
+    for label, cell in spec.streams_on(index.benchmark):
+        trace = index.trace(cell)
         if trace is not None:
             made.append(Strip(label, tuple(trace.labels.tolist())))
     count = max((max(strip.classes) for strip in made), default=0) + 1
-    names = CIFAR10_CLASSES if shelf.benchmark.name == "demo" else tuple(str(i) for i in range(count))
+    names = CIFAR10_CLASSES if index.benchmark.name == "demo" else tuple(str(i) for i in range(count))
     return Strips(spec.id, _title(spec), tuple(made), names, spec.note)
 
 
-def _gallery(spec: GallerySpec, shelf: Shelf) -> Gallery:
+def _gallery(spec: GallerySpec, index: ResultIndex) -> Gallery:
     pictures = (
         []
-        if shelf.lab is None
-        else [Picture(label, _png(image)) for label, image in spec.of(shelf.benchmark, shelf.lab)]
+        if index.lab is None
+        else [Picture(label, _png(image)) for label, image in spec.of(index.benchmark, index.lab)]
     )
     return Gallery(spec.id, _title(spec), tuple(pictures), spec.note)
 

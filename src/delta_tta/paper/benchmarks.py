@@ -14,7 +14,7 @@ from ..experiments.cell import CLEAN, Cell, Order
 from ..experiments.experiment import FAMILIES
 from ..experiments.place import Place
 from ..streams import StreamSpec
-from .given import Given, cifar_model, data_of, weights_of
+from .user_inputs import UserInputs, cifar_model, data_of, weights_of
 
 SEEDS = (2020, 2021, 2022, 2023)
 """The four that the paper names in Table 13; how many runs its other tables average is not said. We take these."""
@@ -36,7 +36,9 @@ class Benchmark:
         seeds: over which results are averaged, too.
         slow_samples: CoTTA, MEMO and TTA meet only so many samples of each stream, from its beginning; None for all.
         architectures: label → (model, weights) of Figure 4.
-        words: what of the paper's setting it is.
+        setting: images and network in words; "{network}" stands for the name of the network.
+        network: what the network is called.
+        extent: which corruptions, seeds and samples, where they are not all of the paper's.
         samples: every method meets only so many samples of each stream, to try a command out; None for all.
     """
 
@@ -45,13 +47,21 @@ class Benchmark:
     place: Place
     batch: int
     study: int
-    words: str
+    setting: str
+    network: str = ""
+    extent: str = ""
     corruptions: tuple[str, ...] = TYPES
     validation: tuple[str, ...] = VALIDATION
     seeds: tuple[int, ...] = SEEDS
     slow_samples: int | None = None
     architectures: tuple[tuple[str, str, str | None], ...] = ()
     samples: int | None = None
+
+    @property
+    def description(self) -> str:
+        """What of the paper's setting it is."""
+        first = "" if self.samples is None else f"the first {self.samples} samples of a stream"
+        return "; ".join(filter(None, [self.setting.format(network=self.network), self.extent, first]))
 
     @property
     def corrupted(self) -> bool:
@@ -73,7 +83,7 @@ class Benchmark:
             validation=VALIDATION,
             seeds=SEEDS,
             slow_samples=None,
-            words=f"{self.words.partition(';')[0]}; all 15 corruptions, four seeds, whole streams",
+            extent="all 15 corruptions, four seeds, whole streams",
         )
 
     def cells(self, when: Mapping[str, Any]) -> list[Cell]:
@@ -105,13 +115,13 @@ class Benchmark:
                 place,
                 when["method"],
                 dataclasses.replace(when["scenario"], seed=seed),
-                names,
-                order,
-                when.get("severity", 5),
-                self.study if batch == "study" else batch,
-                tuple(when.get("settings", {}).items()),
-                when.get("statistics", False),
-                self._samples(when["method"]),
+                corruptions=names,
+                order=order,
+                severity=when.get("severity", 5),
+                batch_size=self.study if batch == "study" else batch,
+                settings=tuple(when.get("settings", {}).items()),
+                statistics=when.get("statistics", False),
+                samples=self._samples(when["method"]),
             )
             for seed in seeds
             for names in ([(name,) for name in corruptions] if order == "each" else [tuple(corruptions)])
@@ -122,7 +132,7 @@ class Benchmark:
         return min((bound for bound in bounds if bound is not None), default=None)
 
 
-def demo(given: Given) -> Benchmark:
+def demo(given: UserInputs) -> Benchmark:
     """The embedded images."""
     model, weights, name = cifar_model(given, "resnet20-cifar10")
     return Benchmark(
@@ -131,8 +141,10 @@ def demo(given: Given) -> Benchmark:
         Place("demo", None, model, weights, "cifar10-c"),
         batch=64,
         study=64,
-        words=f"2,000 embedded CIFAR-10 test images, {name}, B = 64; gaussian noise and motion blur of the 15 "
-        "corruptions, two seeds, the first 250 samples of a stream for CoTTA, MEMO and TTA",
+        setting="2,000 embedded CIFAR-10 test images, {network}, B = 64",
+        network=name,
+        extent="gaussian noise and motion blur of the 15 corruptions, two seeds, the first 250 samples of a stream for "
+        "CoTTA, MEMO and TTA",
         corruptions=("gaussian_noise", "motion_blur"),
         validation=("speckle_noise", "gaussian_blur"),
         seeds=SEEDS[:2],
@@ -141,7 +153,7 @@ def demo(given: Given) -> Benchmark:
     )
 
 
-def cifar100(given: Given) -> Benchmark:
+def cifar100(given: UserInputs) -> Benchmark:
     """Clean CIFAR-100, corrupted on the fly."""
     model, weights, name = cifar_model(given, "resnet20-cifar100")
     return Benchmark(
@@ -150,8 +162,10 @@ def cifar100(given: Given) -> Benchmark:
         Place("cifar", data_of("cifar100", given.data), model, weights, "cifar100-c"),
         batch=200,
         study=128,
-        words=f"CIFAR-100 test images corrupted on the fly, {name} (the paper: CIFAR100-C, ResNeXt-29); one "
-        "corruption of each family (gaussian noise, motion blur, fog, jpeg), one seed; CoTTA: first 1,000 samples",
+        setting="CIFAR-100 test images corrupted on the fly, {network} (the paper: CIFAR100-C, ResNeXt-29)",
+        network=name,
+        extent="one corruption of each family (gaussian noise, motion blur, fog, jpeg), one seed; CoTTA: first 1,000 "
+        "samples",
         corruptions=FAMILIES,
         seeds=SEEDS[:1],
         slow_samples=1000,
@@ -159,7 +173,7 @@ def cifar100(given: Given) -> Benchmark:
     )
 
 
-def cifar100_c(given: Given) -> Benchmark:
+def cifar100_c(given: UserInputs) -> Benchmark:
     """The published CIFAR-100-C."""
     there, own = data_of("cifar100-c", given.data), str(weights_of("cifar100-c", given.weights))
     clean = None if given.clean is None else str(given.clean)
@@ -169,12 +183,12 @@ def cifar100_c(given: Given) -> Benchmark:
         Place("cifar-c", there, "resnext29", own, "cifar100-c", clean=clean),
         batch=200,
         study=128,
-        words="CIFAR-100-C and ResNeXt-29, the paper's setting",
+        setting="CIFAR-100-C and ResNeXt-29, the paper's setting",
         architectures=(("ResNeXt-29", "resnext29", own),),
     )
 
 
-def imagenet_c(given: Given) -> Benchmark:
+def imagenet_c(given: UserInputs) -> Benchmark:
     """The published ImageNet-C."""
     own = str(given.weights) if given.weights else "IMAGENET1K_V1"
     others = ("resnet18", "resnet101", "wide_resnet50_2", "densenet121")
@@ -186,7 +200,7 @@ def imagenet_c(given: Given) -> Benchmark:
         Place("imagenet-c", there, "torchvision:resnet50", own, "imagenet-c", clean=clean),
         batch=64,
         study=64,
-        words="ImageNet-C and torchvision's ResNet-50, the paper's setting",
+        setting="ImageNet-C and torchvision's ResNet-50, the paper's setting",
         architectures=(
             ("resnet50", "torchvision:resnet50", own),
             *((name, f"torchvision:{name}", "IMAGENET1K_V1") for name in others),
@@ -194,7 +208,7 @@ def imagenet_c(given: Given) -> Benchmark:
     )
 
 
-def imagenet_r(given: Given) -> Benchmark:
+def imagenet_r(given: UserInputs) -> Benchmark:
     """The published ImageNet-R."""
     own = str(given.weights) if given.weights else "IMAGENET1K_V1"
     return Benchmark(
@@ -203,12 +217,12 @@ def imagenet_r(given: Given) -> Benchmark:
         Place("imagenet-r", data_of("imagenet-r", given.data), "torchvision:resnet50", own, "imagenet-r"),
         batch=64,
         study=64,
-        words="ImageNet-R and torchvision's ResNet-50, the paper's setting",
+        setting="ImageNet-R and torchvision's ResNet-50, the paper's setting",
         corruptions=(CLEAN,),
     )
 
 
-def ytbb(given: Given) -> Benchmark:
+def ytbb(given: UserInputs) -> Benchmark:
     """The frames of YTBB-sub, listed in a manifest."""
     there, own = data_of("ytbb-sub", given.data), str(weights_of("ytbb-sub", given.weights))
     return Benchmark(
@@ -217,12 +231,12 @@ def ytbb(given: Given) -> Benchmark:
         Place("video", there, "torchvision:resnet18", own, "ytbb-sub"),
         batch=200,
         study=200,
-        words="YTBB-sub, whole videos in four random orders, a ResNet-18 of yours",
+        setting="YTBB-sub, whole videos in four random orders, a ResNet-18 of yours",
         corruptions=(CLEAN,),
     )
 
 
-BENCHMARKS: Mapping[str, Callable[[Given], Benchmark]] = {
+BENCHMARKS: Mapping[str, Callable[[UserInputs], Benchmark]] = {
     "demo": demo,
     "cifar100": cifar100,
     "cifar100-c": cifar100_c,
@@ -254,11 +268,9 @@ def benchmark(
         raise SettingError(f"Unknown benchmark {name!r}.{nearest(name, BENCHMARKS)}")
     if clean is not None and name not in ("cifar100-c", "imagenet-c"):
         raise SettingError(f"'{name}' takes no clean images (--clean): that is for 'cifar100-c' and 'imagenet-c'.")
-    found = BENCHMARKS[name](Given(path, weights, clean))
+    found = BENCHMARKS[name](UserInputs(path, weights, clean))
     found = found.full() if full else found
-    if samples is None:
-        return found
-    return dataclasses.replace(found, samples=samples, words=f"{found.words}; the first {samples} samples of a stream")
+    return dataclasses.replace(found, samples=samples)
 
 
 def four() -> dict[str, StreamSpec]:

@@ -15,7 +15,7 @@ from ..experiments.trace import Trace
 from ..report.runs import accuracy_along, predictions_per_class
 from ..streams import StreamSpec
 from .benchmarks import Benchmark
-from .spec import Conditions, FigureSpec, GallerySpec, StripsSpec, SweepSpec, TraceSpec, needs_ground
+from .spec import Conditions, FigureSpec, GallerySpec, StripsSpec, SweepSpec, TraceSpec, needs_benchmark
 from .tables import IS_CB, STUDY, ds_cb, ds_ci, is_ci, method
 
 XY = tuple[list[float], list[float]]
@@ -31,7 +31,7 @@ CHANNEL = 0
 VIDEO = StreamSpec("DS+CI", rho=0.1, pi=0.05)
 """Stands in for video."""
 CHAMELEON = "n01694178"
-STANDS_IN = needs_ground("ytbb-sub", "demo", "cifar100", "cifar100-c", "imagenet-c")
+STANDS_IN = needs_benchmark("ytbb-sub", "demo", "cifar100", "cifar100-c", "imagenet-c")
 
 
 def _one(benchmark: Benchmark, **when: object) -> Conditions:
@@ -207,7 +207,7 @@ FIGURES = (
         "Renditions of one class",
         _renditions,
         "The first image of each rendition of the African chameleon.",
-        needs_ground("imagenet-r"),
+        needs_benchmark("imagenet-r"),
     ),
     GallerySpec("figure-7", "The 15 corruptions", _corruptions, "Severity 5, on one image."),
     StripsSpec("figure-8a", "A natural stream", (("DS+CI (ρ=0.1, π=0.05)", VIDEO),), NATURAL, STANDS_IN),

@@ -29,7 +29,7 @@ def needs_corruptions(benchmark: Benchmark) -> str:
     return f"{benchmark.stands_for} has no corruptions. Take --on demo, cifar100, cifar100-c or imagenet-c."
 
 
-def needs_ground(*names: str) -> WhyNot:
+def needs_benchmark(*names: str) -> WhyNot:
     """Return what says that an exhibit is about other data."""
 
     def why_not(benchmark: Benchmark) -> str:
@@ -45,13 +45,13 @@ def needs_clean_images(benchmark: Benchmark) -> str:
     return "It is about clean images. Say where they are: --clean PATH."
 
 
-def twin_on(names: tuple[str, ...], twin: str) -> WhyNot:
+def counterpart_on(names: tuple[str, ...], counterpart: str) -> WhyNot:
     """Return what points to the same table for other data."""
 
     def why_not(benchmark: Benchmark) -> str:
         if not benchmark.corrupted or benchmark.name in names:
             return needs_corruptions(benchmark)
-        return f"It is about other images; on these it is {twin}."
+        return f"It is about other images; on these it is {counterpart}."
 
     return why_not
 

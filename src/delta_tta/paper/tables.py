@@ -7,7 +7,7 @@ from typing import Any
 from ..experiments.cell import CLEAN
 from ..streams import StreamSpec
 from .benchmarks import SEEDS, four
-from .spec import ColumnSpec, Metric, RowSpec, TableSpec, needs_clean_images, needs_ground
+from .spec import ColumnSpec, Metric, RowSpec, TableSpec, needs_benchmark, needs_clean_images
 
 NAMES = {
     "source": "Source", "tta": "TTA", "bn": "BN adapt", "memo": "MEMO", "eta": "ETA", "lame": "LAME",
@@ -174,7 +174,7 @@ TABLES = (
         ),
         note="Without those data sets, streams of the same kind stand in: corruptions mixed together for ImageNet-R's "
         "mixed renditions, a dependent and imbalanced stream for YTBB-sub's videos. The paper's are of other data.",
-        why_not=needs_ground("imagenet-r", "ytbb-sub", *MIXED),
+        why_not=needs_benchmark("imagenet-r", "ytbb-sub", *MIXED),
     ),
     TableSpec(
         "table-9",

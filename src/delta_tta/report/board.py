@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import install
-from ..experiments.runner import Tally
+from ..experiments.runner import RunProgress
 from .runs import trailing_mean, window_of
 
 WINDOW = 320
 
 
 class Board:
-    """Called with the tally of a run; writes each cell once, into a folder of its own."""
+    """Called with the progress of a run; writes each cell once, into a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -22,12 +22,12 @@ class Board:
         self._folder, self._writer = folder, SummaryWriter
         self._last: object = None
 
-    def __call__(self, tally: Tally) -> None:
+    def __call__(self, progress: RunProgress) -> None:
         """Write what was finished last, if it was not yet."""
-        if tally.last is None or tally.last is self._last:
+        if progress.last is None or progress.last is self._last:
             return
-        self._last = tally.last
-        cell, event = tally.last
+        self._last = progress.last
+        cell, event = progress.last
         result = event.result
         assert result is not None
         name = "".join(c if c.isalnum() or c in "+-=._" else "_" for c in str(cell))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..files import write_text
 from .pictures import draw
 from .shown import Exhibit, Table, shows_something
 from .text import csv, latex, markdown
@@ -14,7 +15,7 @@ def write_exhibit(one: Exhibit, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(one, Table):
         for suffix, text in ((".md", markdown(one)), (".csv", csv(one)), (".tex", latex(one))):
-            (folder / f"{one.id}{suffix}").write_text(text, encoding="utf-8")
+            write_text(folder / f"{one.id}{suffix}", text)
         return
     if shows_something(one):
         for suffix in (".png", ".svg"):

@@ -47,7 +47,7 @@ def class_colours(count: int) -> npt.NDArray[np.float64]:
     return np.asarray(shown.T, dtype=np.float64)
 
 
-class Look:
+class SeriesStyle:
     """Colour, dashes and marker of each label: the same in all panels, grey for Source."""
 
     def __init__(self, labels: Sequence[str]) -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from ..experiments.cell import Cell
 from ..experiments.evaluate import Result
-from ..streams import StreamSpec
 from .shown import Column, Number, Row, Table
 
 
@@ -42,14 +41,14 @@ def against_source(table: Table) -> Table:
 
 
 def _table(number: int, name: str, runs: list[tuple[Cell, Result]]) -> Table:
-    values: dict[tuple[str, Column], dict[int, list[float]]] = {}
+    values: dict[tuple[str, Column], list[tuple[int, float]]] = {}
     for cell, result in runs:
         shares = list(result.domains.values()) if cell.order == "continual" else [result.class_mean_accuracy]
-        where = values.setdefault((row_of(cell), _column(cell, runs)), {})
-        where.setdefault(cell.stream.seed, []).extend(100 * share for share in shares)
+        where = (row_of(cell), _column(cell, runs))
+        values.setdefault(where, []).extend((cell.stream.seed, 100 * share) for share in shares)
     labels = list(dict.fromkeys(row for row, _ in values))
     columns = sorted(dict.fromkeys(column for _, column in values), key=lambda column: column.group)
-    cells = {where: _number(by_seed) for where, by_seed in values.items()}
+    cells = {where: Number(*mean_over_seeds(found), runs=len(found)) for where, found in values.items()}
     best = {c: max(n.mean for (_, column), n in cells.items() if column == c) for c in columns}
 
     def final(label: str, column: Column) -> Number | None:
@@ -64,10 +63,17 @@ def _table(number: int, name: str, runs: list[tuple[Cell, Result]]) -> Table:
     return Table(f"overview-{number}", f"On {name}", tuple(columns), rows, note)
 
 
-def _number(by_seed: dict[int, list[float]]) -> Number:
-    means = [statistics.fmean(values) for values in by_seed.values()]
-    std = statistics.stdev(means) if len(means) > 1 else None
-    return Number(statistics.fmean(means), std, runs=sum(map(len, by_seed.values())))
+def mean_over_seeds(values: Iterable[tuple[int, float]]) -> tuple[float, float | None]:
+    """Return the mean over corruptions, then over seeds, and the deviation over seeds; None for one seed.
+
+    Args:
+        values: of each run, its seed and its number.
+    """
+    by_seed: dict[int, list[float]] = {}
+    for seed, value in values:
+        by_seed.setdefault(seed, []).append(value)
+    means = [statistics.fmean(of_seed) for of_seed in by_seed.values()]
+    return statistics.fmean(means), statistics.stdev(means) if len(means) > 1 else None
 
 
 def row_of(cell: Cell) -> str:
@@ -76,14 +82,9 @@ def row_of(cell: Cell) -> str:
     return f"{cell.method}{star}" + (f" ({cell.in_words})" if cell.settings else "")
 
 
-def stream_name(spec: StreamSpec) -> str:
-    """Return the name of a stream without its seed."""
-    return str(spec).rpartition(", seed")[0] or str(spec)
-
-
 def _column(cell: Cell, runs: list[tuple[Cell, Result]]) -> Column:
     """Name a stream without its seed; batch size and severity only where they vary."""
     sizes, levels = ({getattr(one, name) for one, _ in runs} for name in ("batch_size", "severity"))
     words = [f"B = {cell.batch_size}"] if len(sizes) > 1 else []
     words += [f"severity {cell.severity}"] if len(levels) > 1 else []
-    return Column(stream_name(cell.stream), ", ".join(words))
+    return Column(cell.stream.without_seed, ", ".join(words))

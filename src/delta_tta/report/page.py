@@ -9,7 +9,7 @@ import re
 from importlib import resources
 from pathlib import Path
 
-from ..files import digest, finite, write_whole
+from ..files import digest, json_safe, write_text
 from .shown import Report
 
 # In the order they build on one another; they become one style and one script.
@@ -48,7 +48,7 @@ def write_page(report: Report, path: Path) -> None:
     """Write the page; the file is there whole or not at all."""
     text = page(report)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, lambda file: file.write(text.encode()))
+    write_text(path, text)
 
 
 def _asset(name: str) -> str:
@@ -75,5 +75,5 @@ def _source(text: str) -> str:
 
 def _as_json(report: Report) -> str:
     """Return JSON that may stand inside a script element: pure ASCII, and no character that HTML would read."""
-    text = json.dumps(finite(report.as_dict()), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(json_safe(report.as_dict()), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
+from ..files import write_whole
 from .charts import draw_figure
 from .looks import INK
 from .shown import Figure, Gallery, Strips
@@ -63,7 +64,7 @@ def draw(exhibit: Figure | Strips | Gallery, path: Path) -> None:
         else:
             canvas = draw_strips(exhibit) if isinstance(exhibit, Strips) else _gallery(exhibit)
         path.parent.mkdir(parents=True, exist_ok=True)
-        canvas.savefig(path, dpi=DPI, format=suffix[1:], metadata=FORMATS[suffix])
+        write_whole(path, lambda f: canvas.savefig(f, dpi=DPI, format=suffix[1:], metadata=FORMATS[suffix]))
 
 
 def _gallery(gallery: Gallery) -> Canvas:

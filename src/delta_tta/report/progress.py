@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ..experiments.cell import Cell
-from ..experiments.runner import Plan, Tally
+from ..experiments.runner import Plan, RunProgress
 
 
 @contextmanager
-def run_progress(console: Console, plan: Plan) -> Iterator[Callable[[Tally], None]]:
+def run_progress(console: Console, plan: Plan) -> Iterator[Callable[[RunProgress], None]]:
     """Show a run: a bar where the console can move its cursor, else a line a finished cell; give what `run` calls."""
     bar = Progress(
         TextColumn("{task.fields[cells]}"),
@@ -31,29 +31,29 @@ def run_progress(console: Console, plan: Plan) -> Iterator[Callable[[Tally], Non
     with bar:
         task = bar.add_task("", total=None, cells="")
 
-        def watch(tally: Tally) -> None:
-            live = {key: event for key, event in tally.running.items() if key in plan.samples}
+        def on_progress(progress: RunProgress) -> None:
+            live = {key: event for key, event in progress.running.items() if key in plan.samples}
             partly = sum(plan.work(key) * event.samples / plan.samples[key] for key, event in live.items())
             words = "  ".join(f"{plan.cells[key].method} {100 * event.accuracy:.1f} %" for key, event in live.items())
             bar.update(
                 task,
-                total=tally.work,
-                completed=tally.worked + partly,
+                total=progress.work,
+                completed=progress.worked + partly,
                 description=words,
-                cells=f"{tally.done}/{tally.total} cells",
+                cells=f"{progress.done}/{progress.total} cells",
             )
-            if tally.last is not None and tally.last is not shown[0] and not console.is_interactive:
-                cell, event = shown[0] = tally.last
+            if progress.last is not None and progress.last is not shown[0] and not console.is_interactive:
+                cell, event = shown[0] = progress.last
                 assert event.result is not None
                 console.print(
-                    f"{tally.done}/{tally.total} {cell}: {100 * event.result.class_mean_accuracy:.1f} % "
+                    f"{progress.done}/{progress.total} {cell}: {100 * event.result.class_mean_accuracy:.1f} % "
                     f"({event.result.seconds:.1f} s)",
                     markup=False,
                     highlight=False,
                     soft_wrap=True,
                 )
 
-        yield watch
+        yield on_progress
 
 
 def failures(tell: Callable[[str], None], plan: Plan, failed: dict[str, str]) -> None:

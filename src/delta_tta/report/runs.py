@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..experiments.cell import Cell
 from ..experiments.evaluate import Result
 from ..experiments.trace import Trace
-from .overview import overview, row_of, stream_name
+from .overview import overview, row_of
 from .shown import Exhibit, Figure, Panel, Series, Strip, Strips
 
 XY = tuple[list[float], list[float]]
@@ -48,7 +48,7 @@ def exhibits_of(runs: Sequence[Run], trace: Callable[[Cell], Trace | None], name
         for stream in streams:
             lines = [(name, of(traces[stream, name])) for name in methods if (stream, name) in traces]
             series = tuple(Series(name, tuple(x), tuple(y)) for name, (x, y) in lines)
-            made.append(Panel(stream_name(stream), x_label, y_label, series))
+            made.append(Panel(stream.without_seed, x_label, y_label, series))
         return tuple(made)
 
     what = f"{', '.join(first.corruptions)}, severity {first.severity}; B = {first.batch_size}."

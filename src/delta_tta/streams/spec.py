@@ -69,12 +69,15 @@ class StreamSpec:
 
     def __str__(self) -> str:
         """Write it as the paper does."""
-        if self.scenario == "natural":
-            return "natural"
+        return self.without_seed if self.scenario == "natural" else f"{self.without_seed}, seed {self.seed}"
+
+    @property
+    def without_seed(self) -> str:
+        """The same without the seed."""
         values = [f"ρ={_number(self.rho)}"] if self.dependent else []
         values += [f"π={_number(self.pi)}"] if self.imbalanced else []
         values += [f"J={self.pieces}"] if self.dependent and self.pieces != PIECES else []
-        return self.scenario + (f" ({', '.join(values)})" if values else "") + f", seed {self.seed}"
+        return self.scenario + (f" ({', '.join(values)})" if values else "")
 
     @classmethod
     def parse(cls, text: str) -> StreamSpec:

@@ -46,7 +46,7 @@ def test_hue_turns_as_in_hsv():
 
 def test_no_change_is_no_change():
     x, nothing = pictures(2), torch.zeros(2, 1, 1, 1)
-    assert torch.allclose(affine(x, nothing, nothing, nothing, nothing + 1), x, atol=1e-5)
+    assert torch.allclose(affine(x, nothing, nothing, nothing, scale=nothing + 1), x, atol=1e-5)
     assert torch.allclose(blur(x, nothing + 0.001), x)
     assert torch.allclose(turn_hue(x, nothing), x, atol=1e-6)
 
@@ -55,9 +55,9 @@ def test_a_quarter_turn_and_a_shift_are_what_they_say():
     x = torch.zeros(1, 3, 8, 8)
     x[:, :, 1, 2] = 1
     turn, nothing = torch.full((1, 1, 1, 1), 90.0), torch.zeros(1, 1, 1, 1)
-    turned = affine(x, turn, nothing, nothing, nothing + 1)
+    turned = affine(x, turn, nothing, nothing, scale=nothing + 1)
     assert torch.allclose(turned, torch.rot90(x, -1, (2, 3)), atol=1e-4)  # clockwise
-    moved = affine(x, nothing, nothing + 1 / 8, nothing + 2 / 8, nothing + 1)
+    moved = affine(x, nothing, nothing + 1 / 8, nothing + 2 / 8, scale=nothing + 1)
     assert float(moved[0, 0, 3, 3]) == pytest.approx(1, abs=1e-4)
 
 
@@ -77,7 +77,8 @@ def test_the_map_of_a_view_is_that_of_a_padded_image(degrees, right, down, scale
     bilinear = torchvision.transforms.InterpolationMode.BILINEAR
     moved = functional.affine(padded, degrees, [right, down], scale, [0.0], interpolation=bilinear)
     wanted = functional.center_crop(moved, [32])
-    assert torch.allclose(affine(x, *shares(degrees, right / 32, down / 32, scale), fill=fill), wanted, atol=1e-4)
+    turn, *shift, zoom = shares(degrees, right / 32, down / 32, scale)
+    assert torch.allclose(affine(x, turn, *shift, scale=zoom, fill=fill), wanted, atol=1e-4)
 
 
 def test_a_view_is_shifted_by_up_to_an_eighth_of_its_side_in_whole_pixels():

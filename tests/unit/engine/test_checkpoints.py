@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 import delta_tta
+from all_methods import FEW, METHODS, SCHEDULES, assert_same_state, make, stream
 from delta_tta import Checkpointer, SettingError, StateError, load_state, save_state
 from nets import batches, conv_net, same_state
-from sentences import FEW, METHODS, SCHEDULES, assert_same_state, make, stream
 
 CASES = [(m, s) for s in ("every", "slow", "window", "background") for m in (METHODS if s == "every" else FEW)]
 

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 import delta_tta
+from all_methods import SCHEDULES, fitting, make
 from delta_tta import InputError, ModelError
 from delta_tta.engine.fisher import fisher
 from nets import batches, conv_net, group_norm, same, same_state, snapshot
-from sentences import SCHEDULES, fitting, make
 
 ALL = [
     *("source", "bn", "tema", "tent", "tent+delta", "tent+anchored", "eta", "eata"),

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import delta_tta
+from all_methods import make, saved_and_loaded, stream
 from delta_tta import SettingError
 from delta_tta.recipe import parse, used_settings
 from delta_tta.settings import COMMON
 from nets import batches, conv_net, same
-from sentences import make, saved_and_loaded, stream
 
 METHODS = ["tema", "tent+delta", "eta+delta", "rdumb", "anchored+mirror+sticky", "cotta", "sar+tbr", "lame"]
 

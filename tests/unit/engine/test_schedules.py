@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import delta_tta
+from all_methods import fitting
 from delta_tta import InputError
 from delta_tta.norms.layers import MovingAverage
 from nets import batches, conv_net, flatten
-from sentences import fitting
 
 
 def learnt(adapter):

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import delta_tta
+from all_methods import fitting
 from nets import SharedNorm, batches, conv_net, flat_net, flatten, same_state
 from processes import run_for_itself
-from sentences import fitting
 
 
 @pytest.mark.parametrize("update", ["every", "slow", "window"])

@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 import delta_tta
+from all_methods import METHODS, assert_same_state, make, saved_and_loaded, stream
 from delta_tta import StateError
 from delta_tta.engine.digests import architecture, checksum
 from delta_tta.engine.state import seal
 from nets import SharedNorm, batches, conv_net, flat_net, group_norm, volume_net
-from sentences import METHODS, assert_same_state, make, saved_and_loaded, stream
 
 
 def adapter_with_state(**settings):

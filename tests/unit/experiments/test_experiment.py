@@ -14,7 +14,7 @@ from delta_tta.errors import DeltaError, InputError, MethodError, SettingError, 
 from delta_tta.experiments import SCENARIOS, Cell, Experiment, Place, from_mapping, from_toml
 from delta_tta.experiments.experiment import CLEAN, FAMILIES, GROUPS
 from delta_tta.paper import benchmark as benchmark
-from delta_tta.recipe import sentences
+from delta_tta.recipe import all_methods
 from delta_tta.streams import StreamSpec
 from laboratory import NETWORK
 
@@ -161,7 +161,7 @@ def _streams(draw):
     return StreamSpec(scenario, rho, pi, draw(st.integers(0, 2**32 - 1)), pieces)
 
 
-METHODS = sentences()
+METHODS = all_methods()
 
 
 _NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20)
@@ -201,12 +201,12 @@ def _cells(draw):
         draw(_PLACES),
         draw(st.sampled_from(METHODS)),
         draw(_streams()),
-        tuple(names),
-        "each" if len(names) == 1 else draw(st.sampled_from(["continual", "mixed"])),
-        draw(st.integers(1, 5)),
-        draw(st.integers(1, 1000)),
-        tuple(draw(_SETTINGS).items()),
-        draw(st.booleans()),
+        corruptions=tuple(names),
+        order="each" if len(names) == 1 else draw(st.sampled_from(["continual", "mixed"])),
+        severity=draw(st.integers(1, 5)),
+        batch_size=draw(st.integers(1, 1000)),
+        settings=tuple(draw(_SETTINGS).items()),
+        statistics=draw(st.booleans()),
     )
 
 

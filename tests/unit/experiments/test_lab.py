@@ -105,7 +105,9 @@ def test_several_corruptions_are_the_stream_over_domains(root, lab, order):
     sets = [data.Corrupted(clean, "contrast", 5), data.Corrupted(clean, "fog", 5), clean]
     within = stream(clean.labels, "IS+CB")
     over = (continual if order == "continual" else mixed)(within, names)
-    by_hand = evaluate(models.load(where.model), "tent+delta", data.Concat(sets), over, 10, "cifar10-c", lr=0.02)
+    by_hand = evaluate(
+        models.load(where.model), "tent+delta", data.Concat(sets), over, batch_size=10, preset="cifar10-c", lr=0.02
+    )
     ours = lab.run(one)
     assert same_result(ours, by_hand)
     assert same_trace(ours.trace, by_hand.trace)
@@ -118,7 +120,9 @@ def test_one_cell_is_evaluate_and_leaves_the_model_for_the_next(root, lab):
     one = cell(where, "tent+delta", scenario="DS+CI (rho=0.5, pi=0.1)", settings=(("lr", 0.05),))
     images = data.Corrupted(data.Subset(data.cifar(where.path), 40), "contrast", 5)
     order = stream(images.labels, "DS+CI", rho=0.5, pi=0.1)
-    by_hand = evaluate(models.load(where.model), "tent+delta", images, order, 10, "cifar10-c", lr=0.05)
+    by_hand = evaluate(
+        models.load(where.model), "tent+delta", images, order, batch_size=10, preset="cifar10-c", lr=0.05
+    )
     for _ in range(2):
         ours = lab.run(one)
         assert same_result(ours, by_hand)
@@ -131,9 +135,8 @@ def test_eata_gets_images_of_the_source(root, lab):
     ours = lab.run(cell(where, "eata"))
     clean = data.cifar(where.path)
     noisy = data.Corrupted(clean, "contrast", 5)
-    by_hand = evaluate(
-        models.load(where.model), "eata", noisy, stream(clean.labels, "IS+CB"), 10, "cifar10-c", source=clean
-    )
+    order = stream(clean.labels, "IS+CB")
+    by_hand = evaluate(models.load(where.model), "eata", noisy, order, batch_size=10, preset="cifar10-c", source=clean)
     assert same_trace(ours.trace, by_hand.trace)
 
 

@@ -26,11 +26,12 @@ root, engine = Path(sys.argv[1]), sys.argv[2]
 plan = Plan.of(pickle.loads((root / "cells").read_bytes()), Lab(root / "cache"))
 made = {}
 with Store(root / "results.sqlite") as store:
-    def watch(tally):
-        if tally.last:
-            made[str(tally.last[0])] = None
-    tally = run(plan, store, Inline(root / "cache") if engine == "inline" else Workers(root / "cache", 1, 1), watch)
-print(tally.found, tally.done, tally.failed, *made, sep="\\n")
+    def on_progress(progress):
+        if progress.last:
+            made[str(progress.last[0])] = None
+    made_by = Inline(root / "cache") if engine == "inline" else Workers(root / "cache", 1, 1)
+    progress = run(plan, store, made_by, on_progress)
+print(progress.found, progress.done, progress.failed, *made, sep="\\n")
 """
 
 
@@ -45,10 +46,10 @@ def here(root, network="make", **changes):
     return place(root / "place", network, **changes)
 
 
-def carry_out(root, cells, engine=None, watch=None, name="results.sqlite"):
+def carry_out(root, cells, engine=None, on_progress=None, name="results.sqlite"):
     engine = engine or Inline(root / "cache")
     with Store(root / name) as store:
-        return run(Plan.of(cells, Lab(root / "cache")), store, engine, watch)
+        return run(Plan.of(cells, Lab(root / "cache")), store, engine, on_progress)
 
 
 def start_master(root, cells, engine):
@@ -99,23 +100,23 @@ def test_other_processes_come_to_the_same_results_even_when_one_is_killed_and_no
     ]
     seen = []
     with killed_when_held(root, times=1) as killed:
-        tally = carry_out(root, cells, Workers(root / "cache", 1, 1), lambda t: seen.append((t.done, t.worked)))
+        progress = carry_out(root, cells, Workers(root / "cache", 1, 1), lambda t: seen.append((t.done, t.worked)))
     assert len(killed) == 1
-    assert (tally.total, tally.found, tally.done, tally.failed, tally.running) == (5, 0, 5, {}, {})
+    assert (progress.total, progress.found, progress.done, progress.failed, progress.running) == (5, 0, 5, {}, {})
     assert seen[0] == (0, 0)
-    assert seen[-1] == (5, pytest.approx(tally.work))
+    assert seen[-1] == (5, pytest.approx(progress.work))
     assert seen == sorted(seen)
     assert carry_out(root, cells, name="inline.sqlite").done == 5
     ours, theirs = rows(root), rows(root, "inline.sqlite")
     assert list(ours) == cells  # in their order: there was one worker
     assert_same(ours, theirs)
 
-    tally = carry_out(root, [*cells, cell(where, "bn")])
-    assert (tally.total, tally.found, tally.done) == (6, 5, 6)
+    progress = carry_out(root, [*cells, cell(where, "bn")])
+    assert (progress.total, progress.found, progress.done) == (6, 5, 6)
     again = rows(root)
     assert {one: again[one][2] for one in cells} == {one: ours[one][2] for one in cells}
-    tally = carry_out(root, cells, NothingMayStart(root / "cache"))
-    assert (tally.total, tally.found, tally.done, tally.work) == (5, 5, 5, 0)
+    progress = carry_out(root, cells, NothingMayStart(root / "cache"))
+    assert (progress.total, progress.found, progress.done, progress.work) == (5, 5, 5, 0)
 
 
 class NothingMayStart(Inline):
@@ -132,15 +133,15 @@ def test_a_cell_that_fails_is_reported_and_the_others_are_run(root):
         cell(fine, "lame", settings=(("features", "x"),)),
         cell(fine, "bn"),
     ]
-    tally = carry_out(root, cells)
-    assert (tally.done, len(tally.failed)) == (3, 2)
+    progress = carry_out(root, cells)
+    assert (progress.done, len(progress.failed)) == (3, 2)
     assert set(rows(root)) == {cells[0], cells[2], cells[4]}
     plan = Plan.of(cells, Lab(root / "cache"))
-    said = {plan.cells[key].method: words for key, words in tally.failed.items()}
+    said = {plan.cells[key].method: words for key, words in progress.failed.items()}
     assert "trains the weight and bias of norm layers, and the model has none" in said["tent"]
     assert "features" in said["lame"]
     assert claims(root) == 0
-    assert carry_out(root, cells).failed == tally.failed  # it is tried again, as nothing says that it always fails
+    assert carry_out(root, cells).failed == progress.failed  # it is tried again, as nothing says that it always fails
 
 
 def test_what_no_cell_can_do_without_is_known_before_anything_runs(root):
@@ -171,8 +172,8 @@ def killed_when_held(root, times):
 def test_a_cell_that_kills_its_worker_twice_is_given_up(root):
     cells = [cell(here(root), "source")]
     with killed_when_held(root, times=2):
-        tally = carry_out(root, cells, Workers(root / "cache", 1, 1))
-    assert (tally.done, list(tally.failed.values())) == (0, ["its process died (out of memory?)"])
+        progress = carry_out(root, cells, Workers(root / "cache", 1, 1))
+    assert (progress.done, list(progress.failed.values())) == (0, ["its process died (out of memory?)"])
     assert claims(root) == 0
     assert rows(root) == {}
     assert carry_out(root, cells).done == 1  # another day
@@ -196,8 +197,8 @@ def test_after_kill_9_of_everything_a_second_run_does_only_what_is_missing(root)
     until(lambda: not alive(worker), 5, "the orphan to notice that it is one")
     master.communicate()
     (root / "place" / "slow").unlink()
-    tally = carry_out(root, cells)
-    assert (tally.found, tally.done) == (1, 4)
+    progress = carry_out(root, cells)
+    assert (progress.found, progress.done) == (1, 4)
     after = rows(root)
     assert set(after) == set(cells)
     assert after[cells[0]][2] == before[cells[0]][2]

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
+from all_methods import fitting
 from delta_tta import Guard
 from delta_tta.engine.step import Updater
 from delta_tta.guard import blank
 from delta_tta.norms.shift import Shift
 from nets import bright, channel_net, flatten, same, without_counts
-from sentences import fitting
 
 METHODS = ["tema", "tent+tema", "tent+delta", "ent-w+delta", "anchored", "tent+anchored", "tent+anchored+dot+sticky"]
 SIZE = 16

@@ -5,8 +5,8 @@ import logging
 import pytest
 import torch
 
+from all_methods import fitting
 from nets import bright, channel_net
-from sentences import fitting
 
 
 def warnings_of(caplog, method, length, **settings):

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from all_methods import fitting
 from delta_tta import Guard, SettingError
 from delta_tta.engine.step import Updater
 from nets import batches, conv_net, flat_net, flatten, without_counts
-from sentences import fitting
 
 WILD = {"lr": 5.0, "optimizer": "sgd", "init": "first"}
 

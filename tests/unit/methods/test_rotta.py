@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 import delta_tta
+from all_methods import assert_same_state, saved_and_loaded
 from delta_tta import InputError, ModelError, SettingError
 from delta_tta.methods import rotta
 from delta_tta.methods.rotta import Memory, RottaOptions
 from nets import batches, conv_net, group_norm
-from sentences import assert_same_state, saved_and_loaded
 
 SCALE = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
+from all_methods import assert_same_state
 from delta_tta.norms.anchored import SHARES, Anchored
 from delta_tta.norms.layers import Phase, Tbr
 from delta_tta.settings import Settings
 from nets import randomise_statistics
-from sentences import assert_same_state
 
 SLOTS = range(1, len(SHARES))
 

@@ -8,10 +8,10 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import delta_tta
+from all_methods import fitting
 from delta_tta.norms.layers import MovingAverage
 from nets import CLASSES, SharedNorm, batches, conv_net, flat_net, randomise_statistics, same, snapshot, volume_net
 from plain import PlainNorm
-from sentences import fitting
 
 
 def layer_of(adapter, index=0):

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 import delta_tta
+from all_methods import fitting
 from delta_tta import MethodError, ModelError
 from delta_tta.norms import others
 from nets import CLASSES, batches, conv_net, group_norm, same
-from sentences import fitting
 
 
 class ChannelScale(nn.Module):

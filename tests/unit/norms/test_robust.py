@@ -6,9 +6,9 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import delta_tta
+from all_methods import fitting, make, stream
 from delta_tta.norms import RobustStatistics
 from nets import SharedNorm, batches, conv_net, flat_net, forget_statistics
-from sentences import fitting, make, stream
 
 
 def layer_of(adapter):

@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 import delta_tta
+from all_methods import assert_same_state, fitting, saved_and_loaded
 from delta_tta.evidence import LONGEST
 from delta_tta.norms.anchored import SHARES
 from delta_tta.norms.selection import BATCH, DOUBT, best_slot
 from nets import batches, bright, channel_net, conv_net, randomise_statistics, same, snapshot
-from sentences import assert_same_state, fitting, saved_and_loaded
 
 SLOTS = range(1, len(SHARES))
 

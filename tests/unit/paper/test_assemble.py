@@ -12,7 +12,7 @@ from delta_tta import data
 from delta_tta.experiments import Store, Trace
 from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import Plan
-from delta_tta.paper import EXHIBITS, Shelf, exhibit
+from delta_tta.paper import EXHIBITS, ResultIndex, exhibit
 from delta_tta.paper import benchmark as benchmark
 from delta_tta.paper.spec import StripsSpec, TableSpec, merged
 from delta_tta.report.shown import Figure, Strips, Table
@@ -60,7 +60,7 @@ def test_cotta_star_by_corruption_is_the_continual_run(tmp_path):
         when = {"method": "cotta", "order": "continual", "scenario": IS_CB, "seeds": (2020,)}
         domains = {"gaussian_noise": 0.2, "motion_blur": 0.4}
         put(store, where, when, lambda c: 99, domains=domains, stream="continual over …")
-        row = numbers(exhibit(spec, Shelf(store, where)))["CoTTA*"]
+        row = numbers(exhibit(spec, ResultIndex(store, where)))["CoTTA*"]
         assert [n and n.mean for n in row] == pytest.approx([20, 40, 30])
 
 
@@ -81,7 +81,7 @@ def test_what_was_found_by_key_is_shown(change, tmp_path):
     with Store(tmp_path / "s") as store:
         store.record(lab.key(kept), kept, result())
         assert store.done([lab.key(wanted)])  # it will not be run
-        assert Shelf(store, where, Plan.of([wanted], lab).keys).result(wanted) is not None
+        assert ResultIndex(store, where, Plan.of([wanted], lab).keys).result(wanted) is not None
 
 
 def test_points_over_a_source_that_is_half_done_are_not_final(tmp_path):
@@ -90,7 +90,7 @@ def test_points_over_a_source_that_is_half_done_are_not_final(tmp_path):
     with Store(tmp_path / "s") as store:
         put(store, where, {**spec.rows[0].when, "method": "tent"}, fifty_or_seventy)
         put(store, where, {**spec.rows[0].when, "method": "source", "corruptions": ("gaussian_noise",)}, lambda c: 40)
-        number = numbers(exhibit(spec, Shelf(store, where)))["IS+CB"][0]
+        number = numbers(exhibit(spec, ResultIndex(store, where)))["IS+CB"][0]
         assert number.mean == pytest.approx(10)  # over the half that both have
         assert (number.runs, number.of) == (2, 4)
 
@@ -102,7 +102,7 @@ def test_a_gain_is_over_the_same_runs(tmp_path):
     with Store(tmp_path / "s") as store:
         put(store, where, merged(when, {"method": "tent+delta"}), fifty_or_seventy)
         put(store, where, merged(when, {"method": "tent", "corruptions": ("gaussian_noise",)}), lambda c: 45)
-        number = numbers(exhibit(spec, Shelf(store, where)))["TENT+DELTA"][0]
+        number = numbers(exhibit(spec, ResultIndex(store, where)))["TENT+DELTA"][0]
         assert (number.mean, number.gain) == pytest.approx((60, 5))
         assert (number.runs, number.of) == (2, 4)
 
@@ -112,7 +112,7 @@ def test_a_natural_stream_of_four_seeds_is_one_run(tmp_path):
     when = {"method": "tent", "scenario": StreamSpec("natural")}
     with Store(tmp_path / "s") as store:
         put(store, where, when, lambda c: 50)
-        assert Shelf(store, where).values(when) == ({(2020, "none"): 50.0}, 1)
+        assert ResultIndex(store, where).values(when) == ({(2020, "none"): 50.0}, 1)
 
 
 # Numbers from a store
@@ -128,7 +128,7 @@ def test_a_number_is_the_mean_over_corruptions_then_over_seeds(demo, store):
     spec = EXHIBITS["table-5"]
     when = merged(spec.columns[1].when, {"method": "tent"})
     put(store, demo, when, lambda cell: value[cell.corruptions[0], cell.stream.seed])
-    table = exhibit(spec, Shelf(store, demo))
+    table = exhibit(spec, ResultIndex(store, demo))
     assert isinstance(table, Table)
     assert table.title == "Table 5: DS+CB: dependent, class-balanced"
     assert [column.label for column in table.columns] == ["ρ = 1.0", "ρ = 0.5", "ρ = 0.1"]
@@ -147,10 +147,10 @@ def test_where_runs_are_missing_a_number_says_so(demo, store):
     when = merged(spec.columns[0].when, {"method": "tent"})
     put(store, demo, {**when, "seeds": (2020,)}, lambda cell: 50)
     put(store, demo, {**when, "seeds": (2021,), "corruptions": ("motion_blur",)}, lambda cell: 80)
-    number = numbers(exhibit(spec, Shelf(store, demo)))["TENT"][0]
+    number = numbers(exhibit(spec, ResultIndex(store, demo)))["TENT"][0]
     assert (number.mean, number.runs, number.of) == (pytest.approx(65), 3, 4)
     (one_seed,) = (spec for spec in TABLES if spec.id == "table-19")
-    number = numbers(exhibit(one_seed, Shelf(store, demo)))["TENT"][-1]
+    number = numbers(exhibit(one_seed, ResultIndex(store, demo)))["TENT"][-1]
     assert (number.mean, number.std, number.runs, number.of) == (pytest.approx(50), None, 2, 2)
 
 
@@ -160,7 +160,7 @@ def test_gains_are_over_the_row_a_row_builds_on_and_the_best_is_the_best_of_its_
     for name, (*means,) in values.items():
         for column, mean in zip(spec.columns, means, strict=True):
             put(store, demo, merged(column.when, {"method": name}), lambda cell, mean=mean: mean)
-    found = numbers(exhibit(spec, Shelf(store, demo)))
+    found = numbers(exhibit(spec, ResultIndex(store, demo)))
     assert [number.gain for number in found["TENT+DELTA"]] == pytest.approx([20, -1, 10])
     assert [number.gain for number in found["PL+DELTA"]] == [None] * 3  # PL itself was not run
     assert [number.gain for number in found["Source"]] == [None] * 3
@@ -175,7 +175,7 @@ def test_spread_and_range_are_no_shares_and_none_of_them_is_best(demo, store):
     for row, std in zip(spec.rows, (30.5, 10.5, 9.5, 2.5), strict=True):
         when = merged(spec.columns[0].when, row.when)
         put(store, demo, when, lambda cell: 50, prediction_std=std, prediction_range=int(4 * std))
-    found = numbers(exhibit(spec, Shelf(store, demo)))
+    found = numbers(exhibit(spec, ResultIndex(store, demo)))
     assert [cells[0].mean for cells in found.values()] == [30.5, 10.5, 9.5, 2.5]
     assert [cells[1].mean for cells in found.values()] == [122, 42, 38, 10]
     assert not any(number.best for cells in found.values() for number in cells[:2])
@@ -188,7 +188,7 @@ def test_table_1_is_points_over_source(demo, store):
     for row, source, tent in zip(spec.rows, (60, 60, 60, 60), (70, 40, 65, 35), strict=True):
         put(store, demo, merged(row.when, {"method": "source"}), lambda cell, v=source: v)
         put(store, demo, merged(row.when, {"method": "tent"}), lambda cell, v=tent: v + cell.stream.seed - 2020.5)
-    table = exhibit(spec, Shelf(store, demo))
+    table = exhibit(spec, ResultIndex(store, demo))
     assert [row.label for row in table.rows] == [
         "IS+CB", "DS+CB (ρ=0.1)", "IS+CI (π=0.05)", "DS+CI (ρ=0.5, π=0.05)"
     ]  # fmt: skip
@@ -206,7 +206,7 @@ def test_table_1_is_points_over_source(demo, store):
 def test_nothing_over_source_without_source(demo, store):
     spec = EXHIBITS["table-1"]
     put(store, demo, merged(spec.rows[0].when, {"method": "tent"}), lambda cell: 50)
-    assert numbers(exhibit(spec, Shelf(store, demo)))["IS+CB"] == (None, None, None)
+    assert numbers(exhibit(spec, ResultIndex(store, demo)))["IS+CB"] == (None, None, None)
 
 
 def test_a_run_without_resets_counts_domain_by_domain(demo, store):
@@ -217,11 +217,11 @@ def test_a_run_without_resets_counts_domain_by_domain(demo, store):
         store, demo, merged(spec.columns[0].when, row.when), lambda cell: 99,
         domains=lambda cell: shares[cell.stream.seed], stream="continual over gaussian_noise, motion_blur, each …",
     )  # fmt: skip
-    number = numbers(exhibit(spec, Shelf(store, demo)))["CoTTA*"][0]
+    number = numbers(exhibit(spec, ResultIndex(store, demo)))["CoTTA*"][0]
     assert number.mean == pytest.approx(40)
     assert number.std == pytest.approx(statistics.stdev([30, 50]))
     assert (number.runs, number.of) == (4, 4)
-    assert numbers(exhibit(spec, Shelf(store, demo)))["CoTTA"][0] is None
+    assert numbers(exhibit(spec, ResultIndex(store, demo)))["CoTTA"][0] is None
 
 
 def test_all_domains_at_once_are_one_run(demo, store):
@@ -231,7 +231,7 @@ def test_all_domains_at_once_are_one_run(demo, store):
         store, demo, merged(mixed.when, {"method": "tent"}), lambda cell: 30,
         domains={"gaussian_noise": 0.1, "motion_blur": 0.9}, stream="mixed over gaussian_noise, motion_blur, each …",
     )  # fmt: skip
-    number = numbers(exhibit(spec, Shelf(store, demo)))["TENT"][0]
+    number = numbers(exhibit(spec, ResultIndex(store, demo)))["TENT"][0]
     assert (number.mean, number.runs, number.of, number.paper) == (30, 2, 2, None)
 
 
@@ -239,7 +239,7 @@ def test_a_table_by_corruption_has_a_column_each_and_their_mean(demo, store):
     spec = EXHIBITS["table-18"]
     value = {"gaussian_noise": 40, "motion_blur": 70}
     put(store, demo, {**spec.columns[0].when, "method": "tent"}, lambda cell: value[cell.corruptions[0]])
-    table = exhibit(spec, Shelf(store, demo))
+    table = exhibit(spec, ResultIndex(store, demo))
     assert [column.label for column in table.columns] == ["gaussian noise", "motion blur", "mean"]
     assert [number.mean for number in numbers(table)["TENT"]] == [40, 70, 55]
     assert {number.paper for number in numbers(table)["TENT"]} == {None}
@@ -253,7 +253,7 @@ def test_settings_that_say_the_default_are_the_same_run(demo, store):
         {"method": "ent-w+delta", "scenario": EXHIBITS["table-14"].columns[0].when["scenario"]},
         lambda c: 61,
     )
-    found = numbers(exhibit(EXHIBITS["table-14"], Shelf(store, demo)))
+    found = numbers(exhibit(EXHIBITS["table-14"], ResultIndex(store, demo)))
     assert found["Hard"][0].mean == pytest.approx(61)
     assert found["Soft"][0] is None
 
@@ -262,13 +262,13 @@ def test_only_the_named_results_count(demo, store):
     when = merged(EXHIBITS["table-4"].columns[0].when, {"method": "source"})
     put(store, demo, when, lambda cell: 40)
     one = {demo.cells(when)[0]: "0"}
-    assert numbers(exhibit(EXHIBITS["table-4"], Shelf(store, demo, one)))["Source"][0].runs == 1
-    assert numbers(exhibit(EXHIBITS["table-4"], Shelf(store, demo, {})))["Source"] == (None,)
+    assert numbers(exhibit(EXHIBITS["table-4"], ResultIndex(store, demo, one)))["Source"][0].runs == 1
+    assert numbers(exhibit(EXHIBITS["table-4"], ResultIndex(store, demo, {})))["Source"] == (None,)
 
 
 @pytest.mark.parametrize("name", EXHIBITS)
 def test_an_exhibit_of_an_empty_store_is_empty_and_whole(name, demo, store):
-    made = exhibit(EXHIBITS[name], Shelf(store, demo))
+    made = exhibit(EXHIBITS[name], ResultIndex(store, demo))
     assert made.id == name
     if isinstance(made, Table):
         assert made.rows
@@ -289,24 +289,24 @@ def test_an_exhibit_is_held_once_its_last_cell_is_there(demo, store):
     *others, last = spec.cells(demo)
     for number, cell in enumerate(others):
         store.record(str(number), cell, result())
-    assert not Shelf(store, demo).holds(spec)
+    assert not ResultIndex(store, demo).holds(spec)
     store.record("last", last, result())
-    shelf = Shelf(store, demo)
-    assert shelf.holds(spec)
-    assert not shelf.on(demo.full()).holds(spec)
-    assert not shelf.holds(EXHIBITS["figure-7"]), "nothing is run for a gallery"
+    index = ResultIndex(store, demo)
+    assert index.holds(spec)
+    assert not index.on(demo.full()).holds(spec)
+    assert not index.holds(EXHIBITS["figure-7"]), "nothing is run for a gallery"
 
 
 def test_nobody_looks_beyond_the_first_cell_that_is_missing(demo, store, monkeypatch):
     made = []
     cells = type(demo).cells
     monkeypatch.setattr(type(demo), "cells", lambda self, when: made.append(when) or cells(self, when))
-    assert not Shelf(store, demo).holds(EXHIBITS["table-2"])
+    assert not ResultIndex(store, demo).holds(EXHIBITS["table-2"])
     assert len(made) == 1
 
 
 def panels(name, demo, store):
-    return exhibit(EXHIBITS[name], Shelf(store, demo)).panels
+    return exhibit(EXHIBITS[name], ResultIndex(store, demo)).panels
 
 
 def test_a_sweep_has_a_point_a_value_in_the_order_of_the_axis(demo, store):
@@ -340,7 +340,7 @@ def test_statistics_come_from_the_trace_batch_by_batch(demo, store):
         }
         trace = Trace(np.zeros(4, np.int32), np.zeros(4, np.int32), batches)
         for _, when, _ in (line for panel in EXHIBITS["figure-2"].of(demo) for line in panel.series):
-            if when["method"] == name and not Shelf(store, demo).result(demo.cells(when)[0]):
+            if when["method"] == name and not ResultIndex(store, demo).result(demo.cells(when)[0]):
                 put(store, demo, when, lambda cell: 50, trace=trace)
     made = panels("figure-2", demo, store)
     assert [panel.title for panel in made] == ["μ, IS+CB", "μ, DS+CB", "σ, IS+CB", "σ, DS+CB"]
@@ -356,7 +356,7 @@ def test_predictions_per_class_fall_and_the_accuracy_along_the_stream_ends_where
     trace = Trace(predicted, labels)
     for name in ("figure-3", "stream"):
         _, when, _ = EXHIBITS[name].of(demo)[0].series[0]
-        if not Shelf(store, demo).result(demo.cells(when)[0]):
+        if not ResultIndex(store, demo).result(demo.cells(when)[0]):
             put(store, demo, when, lambda cell: 50, trace=trace)
     counts, _ = panels("figure-3", demo, store)[0].series
     assert counts.label == "Source, clean images"
@@ -386,7 +386,7 @@ def test_strips_are_the_labels_in_the_order_of_arrival(demo, store):
         labels = data.demo().labels[order.indices].astype(np.int32)
         store.record(str(number), cell, result(trace=Trace(labels, labels)))
         expected.append((label, tuple(labels.tolist())))
-    made = exhibit(spec, Shelf(store, demo))
+    made = exhibit(spec, ResultIndex(store, demo))
     assert [(strip.label, strip.classes) for strip in made.strips] == expected
     assert made.names[3] == "cat"
 

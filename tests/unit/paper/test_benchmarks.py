@@ -1,6 +1,6 @@
-"""Every exhibit on every ground gives numbers, or a sentence that says why not.
+"""Every exhibit on every benchmark gives numbers, or a sentence that says why not.
 
-The results are made up; tests/e2e/test_paper_grounds.py runs the paper's grounds for real.
+The results are made up; tests/e2e/test_paper_benchmarks.py runs the paper's benchmarks for real.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from delta_tta.data.folders import imagenet_wnids
 from delta_tta.errors import SettingError
 from delta_tta.experiments import Store
 from delta_tta.experiments.lab import Lab
-from delta_tta.paper import BENCHMARKS, EXHIBITS, Shelf, exhibit
+from delta_tta.paper import BENCHMARKS, EXHIBITS, ResultIndex, exhibit
 from delta_tta.paper import benchmark as benchmark
 from delta_tta.paper.spec import GallerySpec
 from delta_tta.report.shown import Figure, Gallery, Strips, Table
@@ -87,7 +87,7 @@ def test_an_exhibit_has_numbers_everywhere_or_says_why_not(which, name, places, 
         return
     with Store(tmp_path / "store") as store:
         filled(store, where, spec)
-        made = exhibit(spec, Shelf(store, where, lab=Lab(tmp_path / "cache")))
+        made = exhibit(spec, ResultIndex(store, where, lab=Lab(tmp_path / "cache")))
     if isinstance(made, Table):
         assert made.rows
         assert made.columns
@@ -161,7 +161,7 @@ def test_videos_come_in_several_orders(places):
 def test_a_few_samples_of_each_stream_are_enough_to_try_it_out():
     where = benchmark("demo", samples=100)
     assert {cell.samples for spec in EXHIBITS.values() for cell in spec.cells(where)} == {100}
-    assert where.words.endswith("the first 100 samples of a stream")
+    assert where.description.endswith("the first 100 samples of a stream")
 
 
 @pytest.mark.parametrize("name", ["demo", "cifar100"])
@@ -169,7 +169,7 @@ def test_weights_of_ones_own_are_honoured(name, places, tmp_path):
     torch.save({"state_dict": models.load("wrn16-2", "random").model.state_dict()}, tmp_path / "wide.pt")
     where = benchmark(name, None if name == "demo" else places / "cifar", tmp_path / "wide.pt")
     assert (where.place.model, where.place.weights) == ("wrn16-2", str(tmp_path / "wide.pt"))
-    assert "wrn16-2 (wide.pt)" in where.words
+    assert "wrn16-2 (wide.pt)" in where.description
     assert where.architectures == (("wrn16-2 (wide.pt)", "wrn16-2", str(tmp_path / "wide.pt")),)
 
 

@@ -58,7 +58,7 @@ def test_every_exhibit_of_the_paper_is_there():
 def test_every_exhibit_has_cells_that_can_be_run(name, on, benchmarks, tmp_path):
     where = benchmarks[on]
     if EXHIBITS[name].why_not(where) or isinstance(EXHIBITS[name], GallerySpec):
-        return  # test_grounds.py walks them all
+        return  # test_benchmarks.py runs them all
     cells = EXHIBITS[name].cells(where)
     assert len(cells) == len(set(cells)) >= 1
     assert {cell.place.data for cell in cells} == {where.place.data}
@@ -85,7 +85,7 @@ def test_with_everything_a_ground_has_all_corruptions_and_seeds(demo):
     assert {cell.stream.seed for cell in cells} == {2020, 2021, 2022, 2023}
     assert {cell.place.images for cell in cells} == {None}
     assert len(cells) == 3 * 4 * (11 * 15 + 1)
-    assert full.words.endswith("all 15 corruptions, four seeds, whole streams")
+    assert full.description.endswith("all 15 corruptions, four seeds, whole streams")
 
 
 def test_slow_methods_get_shorter_streams(demo):

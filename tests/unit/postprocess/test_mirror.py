@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 import delta_tta
+from all_methods import assert_same_state, fitting, saved_and_loaded
 from delta_tta import MethodError
 from delta_tta.evidence import MEMORY_OF_ANSWERS, until_next
 from delta_tta.postprocess.mirror import PRIOR
 from nets import CLASSES, batches, conv_net
-from sentences import assert_same_state, fitting, saved_and_loaded
 
 
 def plain(net, stream):

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 import delta_tta
+from all_methods import saved_and_loaded
 from delta_tta import ModelError, SettingError
 from delta_tta.postprocess.t3a import prototypes, surest
 from nets import CLASSES, batches, conv_net, flat_net, group_norm
-from sentences import saved_and_loaded
 from vision import timm
 
 

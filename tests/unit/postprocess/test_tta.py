@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import delta_tta
+from all_methods import fitting
 from delta_tta.augmentations.crops import crops
 from nets import batches, conv_net
-from sentences import fitting
 
 SCALE = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "views": 4}
 

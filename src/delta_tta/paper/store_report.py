@@ -13,9 +13,9 @@ from ..experiments.store import Store
 from ..report.runs import exhibits_of
 from ..report.shown import Exhibit, Report, shows_something
 from . import EXHIBITS
-from .assemble import Shelf, exhibit, signature
+from .assemble import ResultIndex, exhibit, signature
 from .benchmarks import BENCHMARKS, Benchmark
-from .given import Given
+from .user_inputs import UserInputs
 
 
 def report_of(benchmark: Benchmark, exhibits: Sequence[Exhibit], store: Store, keys: Collection[str]) -> Report:
@@ -23,7 +23,7 @@ def report_of(benchmark: Benchmark, exhibits: Sequence[Exhibit], store: Store, k
     first = [one for one in exhibits if one.id == "stream"]  # the quickest to read comes first
     others = [one for one in exhibits if one.id != "stream"]
     shown = tuple(one for one in (*first, *others) if shows_something(one))
-    return Report("DELTA, reproduced", f"On {benchmark.words}.", shown, _about(store, keys))
+    return Report("DELTA, reproduced", f"On {benchmark.description}.", shown, _about(store, keys))
 
 
 def store_report(store: Store) -> Report:
@@ -33,17 +33,17 @@ def store_report(store: Store) -> Report:
     used: set[tuple[object, ...]] = set()
     exhibits: list[Exhibit] = []
     words = []
-    shelf: Shelf | None = None
-    for base in (benchmark for place in sorted(places) for benchmark in _grounds(*place)):
+    index: ResultIndex | None = None
+    for base in (benchmark for place in sorted(places) for benchmark in _benchmarks(*place)):
         left = dict(EXHIBITS)
         for benchmark in (base.full(), base):  # the whole of it where it was run
-            shelf = Shelf(store, benchmark) if shelf is None else shelf.on(benchmark)
-            there = [spec for spec in left.values() if not spec.why_not(benchmark) and shelf.holds(spec)]
+            index = ResultIndex(store, benchmark) if index is None else index.on(benchmark)
+            there = [spec for spec in left.values() if not spec.why_not(benchmark) and index.holds(spec)]
             if benchmark != base:  # what is the same on both is no sign of the whole
                 there = [spec for spec in there if set(spec.cells(benchmark)) != set(spec.cells(base))]
             used |= {signature(cell) for spec in there for cell in spec.cells(benchmark)}
-            exhibits += [exhibit(left.pop(spec.id), shelf) for spec in there]
-            words += [benchmark.words] if there else []
+            exhibits += [exhibit(left.pop(spec.id), index) for spec in there]
+            words += [benchmark.description] if there else []
     rest = [(cell, result) for _, cell, result in runs if signature(cell) not in used]
     keys = {cell: key for key, cell, _ in runs}
     exhibits += exhibits_of(rest, lambda cell: store.trace(keys[cell]))
@@ -55,16 +55,16 @@ def store_report(store: Store) -> Report:
     return Report("Test-time adaptation, measured", lead, shown, _about(store, [key for key, _, _ in runs]))
 
 
-def _grounds(data: str, model: str) -> list[Benchmark]:
+def _benchmarks(data: str, model: str) -> list[Benchmark]:
     """Return the benchmarks with such data, with this model, wherever the files lie."""
     found = []
     for name, make in BENCHMARKS.items():
-        benchmark = make(Given(Path("-"), None if name in ("demo", "cifar100") else Path("-")))
+        benchmark = make(UserInputs(Path("-"), None if name in ("demo", "cifar100") else Path("-")))
         if benchmark.place.data == data:
             other = benchmark.place.model != model
             place = dataclasses.replace(benchmark.place, model=model) if other else benchmark.place
-            words = benchmark.words.replace("our ResNet-20", model) if other else benchmark.words
-            found.append(dataclasses.replace(benchmark, place=place, words=words))
+            network = model if other else benchmark.network
+            found.append(dataclasses.replace(benchmark, place=place, network=network))
     return found
 
 

@@ -6,9 +6,9 @@ import itertools
 import pytest
 import torch
 
+from all_methods import fitting
 from nets import batches, conv_net, flat_net
 from plain import PlainAdapter
-from sentences import fitting
 
 STEPS = 12
 

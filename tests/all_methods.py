@@ -7,29 +7,31 @@ import torch
 
 import delta_tta
 from delta_tta.adapt import recommended
-from delta_tta.recipe import parse, sentences, used_settings
+from delta_tta.recipe import all_methods, parse, used_settings
 from nets import batches, conv_net
 
 LONG = {"delta": "tbr+dot"}
-WORDS_OF = {m: {w for part in m.split("+") for w in LONG.get(part, part).split("+")} for m in sentences()}
+COMPONENTS_OF = {m: {name for part in m.split("+") for name in LONG.get(part, part).split("+")} for m in all_methods()}
 
 
 def cover(size):
-    """Sentences in which every `size` words that can stand together do so at least once."""
+    """Methods that contain every combination of `size` components at least once."""
     wanted = {
-        pair for words in WORDS_OF.values() for pair in itertools.combinations(sorted(words), min(size, len(words)))
+        pair
+        for names in COMPONENTS_OF.values()
+        for pair in itertools.combinations(sorted(names), min(size, len(names)))
     }
     chosen = []
     while wanted:
-        best = max(WORDS_OF, key=lambda m: sum(set(pair) <= WORDS_OF[m] for pair in wanted))
-        wanted -= {pair for pair in wanted if set(pair) <= WORDS_OF[best]}
+        best = max(COMPONENTS_OF, key=lambda m: sum(set(pair) <= COMPONENTS_OF[m] for pair in wanted))
+        wanted -= {pair for pair in wanted if set(pair) <= COMPONENTS_OF[best]}
         chosen.append(best)
     return chosen
 
 
 PAPER = ["bn", "tema", "tent", "tent+tema", "tent+tbr", "tent+dot", "pl+delta", "ent-w+delta", "lame", "eta", "eata"]
 FEW = sorted({*cover(1), "tent+delta", "eta+delta", "tent+delta+lame", "anchored", "anchored+mirror+sticky"})
-"""For the schedules other than "every": each word at least once."""
+"""For the schedules other than "every": each component at least once."""
 METHODS = sorted({*cover(2), *PAPER, *FEW})
 SCHEDULES = {
     "every": {"update": "every"},

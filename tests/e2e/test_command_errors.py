@@ -175,7 +175,10 @@ def test_json_is_all_that_goes_to_the_standard_output(small, tmp_path):
     assert {one["kind"] for one in page["exhibits"]} >= {"table", "figure"}
     made = strict(run("corrupt", "out", "--clean", path, "--only", "contrast", "--workers", "1", "--json").stdout)
     assert (made["out"], made["samples"], made["corruptions"]) == ("out", 60, ["contrast"])
-    assert strict(run("methods", "--json").stdout) == delta_tta.methods()
+    listed = strict(run("methods", "--json").stdout)
+    assert {name: (one["line"], tuple(one["settings"])) for name, one in listed.items()} == {
+        name: (line, line.settings) for name, line in delta_tta.methods().items()
+    }
 
 
 def test_the_list_of_exhibits_as_json():

@@ -29,7 +29,7 @@ WEIGHTS = {
 
 
 @dataclass(frozen=True)
-class Given:
+class UserInputs:
     """What the user says of a ground: where the images are, weights for its network, and clean images."""
 
     data: Path | None = None
@@ -37,7 +37,7 @@ class Given:
     clean: Path | None = None
 
 
-def cifar_model(given: Given, embedded: str) -> tuple[str, str | None, str]:
+def cifar_model(given: UserInputs, embedded: str) -> tuple[str, str | None, str]:
     """Return model, weights and what to call them: the embedded network, or the one a file of weights is for."""
     if given.weights is None:
         return embedded, None, "our ResNet-20"
