@@ -106,7 +106,7 @@ class Cotta(StandaloneUpdater):
         return int(self.objective_memory["step"]) if self.objective_memory else 0
 
     def _generator(self, use: int) -> Generator:
-        """Return the random numbers of this step: a saved state goes on with the same."""
+        """Return the random numbers of this step: a saved state continues with the same."""
         return torch.Generator().manual_seed((self.settings.seed << 32) + 2 * self._step() + use)
 
     def _gate(self, classes: int) -> float:

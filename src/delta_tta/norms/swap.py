@@ -18,7 +18,7 @@ _TAILS: dict[type, Tail | None] = {_BatchNorm: None, nn.SyncBatchNorm: None}
 
 
 def register_norm(kind: type[_BatchNorm], tail: Tail | None = None) -> None:
-    """Teach delta-tta a BatchNorm subclass with a forward of its own.
+    """Teach delta-tta a BatchNorm subclass that overrides forward.
 
     Args:
         kind: the subclass.
