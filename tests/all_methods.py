@@ -16,15 +16,11 @@ COMPONENTS_OF = {m: {name for part in m.split("+") for name in LONG.get(part, pa
 
 def cover(size):
     """Methods that contain every combination of `size` components at least once."""
-    wanted = {
-        pair
-        for names in COMPONENTS_OF.values()
-        for pair in itertools.combinations(sorted(names), min(size, len(names)))
-    }
-    chosen = []
+    of = {m: set(itertools.combinations(sorted(names), min(size, len(names)))) for m, names in COMPONENTS_OF.items()}
+    wanted, chosen = set().union(*of.values()), []
     while wanted:
-        best = max(COMPONENTS_OF, key=lambda m: sum(set(pair) <= COMPONENTS_OF[m] for pair in wanted))
-        wanted -= {pair for pair in wanted if set(pair) <= COMPONENTS_OF[best]}
+        best = max(of, key=lambda m: len(of[m] & wanted))
+        wanted -= of[best]
         chosen.append(best)
     return chosen
 

@@ -154,7 +154,7 @@ class Adapter(Stateful):
                 self._signals = Signals()
 
     def unload(self, keep: bool = False) -> nn.Module:
-        """Take the adapter's layers out and return the model; the adapter is of no more use.
+        """Restore the original layers and return the model. The adapter cannot be used afterwards.
 
         Args:
             keep: False: the source model, with its own layers, as it was given. True: plain layers with the adapted

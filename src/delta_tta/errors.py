@@ -1,4 +1,4 @@
-"""The errors a user can meet; each says what was expected, what came, and what to do."""
+"""The errors that users see. Each says what was expected, what came, and what to do."""
 
 from __future__ import annotations
 

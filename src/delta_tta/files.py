@@ -1,4 +1,4 @@
-"""What every part of the package needs of files: to write them whole, to tell contents apart, to clean JSON."""
+"""Atomic writes, content hashes, JSON without NaN."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def write_whole(path: Path, fill: Callable[[IO[bytes]], object], wait_for_folder
     Args:
         path: the file.
         fill: writes the content.
-        wait_for_folder: whether the name must outlive a power cut, too; for a file of millions that can be made again
-            it costs too much.
+        wait_for_folder: whether the name must survive a power cut. That is slow; False suits many files that can be
+            made again.
     """
     if path.exists() and not path.is_file() and not path.is_dir():  # /dev/stdout, a pipe: nothing to replace
         with path.open("wb") as file:

@@ -64,7 +64,7 @@ EPSILON = 1e-8
 
 
 def dot_weights(answers: Tensor, z: Tensor, eps: float = EPSILON) -> Tensor:
-    """Return DOT's weight of each sample, (B,), averaging 1: the more frequent its class, the less.
+    """Return DOT's sample weights, (B,), with mean 1. Frequent classes get smaller weights.
 
     Lines 5 to 7 of Algorithm 1 (Zhao, Chen, Xia 2023): w_b ∝ 1 / (z_{y_b} + ε), or, where the answers are
     probabilities, the expectation of that, w_b ∝ Σ_k p_bk / (z_k + ε).
@@ -118,7 +118,7 @@ def sticky_filter(
         a ← (s a + (1 − s) q) l / Z          with Z such that it sums to 1,
 
     and smooth answers are a · b / Σ a b, with b = 1 at the last sample and before it b ← s l b + (1 − s) Σ q l b.
-    At s = 0 and temperature 1 they are p. `sticky` is the mean of such filters, weighed by how well each has foretold
+    At s = 0 and temperature 1 they are p. `sticky` is the mean of such filters, weighed by how well each has predicted
     the stream.
 
     Args:
@@ -126,8 +126,8 @@ def sticky_filter(
         stay: s, at least 0 and below 1.
         q: how frequent the classes are, for all samples or for each, (K,) or (N, K), above 0; scaled to sum to 1.
         temperature: T, above 0; p^(1/T), renormalised, takes the place of p.
-        smooth: whether a sample may learn from those behind it, too.
-        start: the belief before the first sample, (K,); None for q. The last of causal answers goes on from there.
+        smooth: whether the answer to a sample also uses the samples behind it.
+        start: the belief before the first sample, (K,); None for q. Pass the last causal answer to continue.
 
     Examples:
         A glimpse of another class between sure answers is not believed:

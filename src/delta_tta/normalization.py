@@ -24,7 +24,7 @@ class Normalisation:
 
     Attributes:
         mean: of the red, green and blue channel, of values 0 to 1.
-        std: likewise.
+        std: of the same channels.
         source: where it comes from, for the record.
 
     Examples:

@@ -43,7 +43,7 @@ class Settings:
         features: name of the layer whose input are LAME's features; None takes the last linear layer.
         views: augmented copies that TTA, CoTTA and MEMO make of an image.
         mean: of the input channels, 0 to 1, for the methods that augment images; None takes what the model says.
-        std: likewise.
+        std: of the input channels, like `mean`.
         gate: CoTTA makes views where the source's mean confidence is below it; None takes 0.92 for at most 10 classes,
             0.72 for at most 100, else 0.1.
         restore: share of CoTTA's weights that fall back to the source at each step.
@@ -100,7 +100,7 @@ class Settings:
     extra: tuple[tuple[str, Any], ...] = ()
 
     def options(self, kind: type[T]) -> T:
-        """Return the settings of its own that a component outside of this package has declared.
+        """Return the settings that a component outside of this package has declared.
 
         Args:
             kind: the dataclass.
@@ -130,7 +130,7 @@ class Settings:
         _require("length", self.length, self.length >= 1, "at least 1")
         _require("reset_every", self.reset_every, self.reset_every is None or self.reset_every >= 1, "at least 1")
         every = self.update in ("every", "auto")
-        fine = every or not self.episodic  # otherwise the kept samples would be forgotten, too
+        fine = every or not self.episodic  # otherwise the kept samples would be forgotten
         _require("sync", self.sync, not self.sync or every, "False unless update='every' or 'auto'")
         _require("sync", self.sync, not (self.sync and self.background), "False with background=True")
         _require("episodic", self.episodic, fine, "False with update='slow' or 'window'")

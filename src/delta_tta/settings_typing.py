@@ -37,5 +37,6 @@ class SettingsDict(TypedDict, total=False):
     length: int
     background: bool
     episodic: bool
+    reset_every: int | None
     sync: bool
     guard: Guard | Literal["on", "off"]

@@ -216,7 +216,7 @@ def test_exit_codes_of_a_process_that_is_stopped(way, code, small, tmp_path):
         process.send_signal(way)
         said = process.communicate()[1].splitlines()
     assert process.returncode == code
-    assert said[0] == "0 of 1 cells are in s.db; the same command goes on."
+    assert said[0] == "0 of 1 cells are in s.db; the same command continues."
     assert said[1:] == [f"delta-tta: {'interrupted' if code == 130 else 'told to end'}."]
 
 

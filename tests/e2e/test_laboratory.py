@@ -132,7 +132,7 @@ def test_a_reproduction_that_is_killed_goes_on_where_it_was(way, tmp_path):
     said = process.communicate(timeout=60)[1]
     if way == signal.SIGTERM:
         assert process.returncode == 143
-        assert "the same command goes on" in said
+        assert "the same command continues" in said
     with Store("results.db") as store:
         before = {key: result.seconds for key, _, result in store.results()}
     assert len(before) >= 2

@@ -78,7 +78,7 @@ def test_a_process_that_is_killed_or_stopped_ends_with_the_same_bytes(options, t
         kept = torch.load(state, weights_only=True)
         assert 2 <= 4 * kept["epoch"] + kept["step"] < 20
         assert not out.exists()
-    assert said[-2:] == [f"The state is in {state}; the same command goes on.", "delta-tta: interrupted."]
+    assert said[-2:] == [f"The state is in {state}; the same command continues.", "delta-tta: interrupted."]
     slow.unlink()
     run(*options, "--out", out)
     run(*options, "--out", tmp_path / "unbroken.safetensors")

@@ -1,4 +1,4 @@
-"""Random views of a batch, all of it in torch and all images at once; every image gets draws of its own.
+"""Random views of a batch, all of it in torch and all images at once; each image is drawn for separately.
 
 Works on images in 0 to 1. `views` are CoTTA's augmentations (Wang et al. 2022), `light_views` ROID's (Marsden et al.
 2024).
@@ -131,7 +131,7 @@ def affine(
 ) -> Tensor:
     """Rotate, scale and slant about the centre, then shift by shares of the side.
 
-    Beyond the edge comes the colour `fill`, or half of the image mirrored; without either the edge goes on.
+    Beyond the edge comes the colour `fill`, or half of the image mirrored; without either the edge pixels are repeated.
     """
     angle = degrees.flatten() * (math.pi / 180)
     cos, sin = angle.cos() / scale.flatten(), angle.sin() / scale.flatten()
@@ -155,7 +155,7 @@ def affine(
 
 
 def blur(x: Tensor, sigma: Tensor) -> Tensor:
-    """Blur each image by a 5×5 Gaussian of its own width."""
+    """Blur each image by a 5×5 Gaussian of a separate width."""
     count, channels, height, width = x.shape
     line = torch.arange(-2, 3, device=x.device, dtype=x.dtype)
     kernel = (-(line**2) / (2 * sigma.view(-1, 1) ** 2)).exp()

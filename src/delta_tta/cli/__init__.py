@@ -13,7 +13,7 @@ WRONG, INTERRUPTED, TERMINATED = 2, 130, 143
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came. As an interrupt, so that whatever tidies up after Ctrl-C does after this, too."""
+    """SIGTERM came. An interrupt, so that all that tidies up after Ctrl-C does so here."""
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def _open_streams() -> None:
     for name, way in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             number = os.open(os.devnull, os.O_RDWR)
-            os.set_inheritable(number, True)  # of the workers it is the standard stream, too
+            os.set_inheritable(number, True)  # the workers use it as their standard stream
             setattr(sys, name, os.fdopen(number, way))
 
 

@@ -32,7 +32,7 @@ Examples:
 
 
 class Command(TyperCommand):
-    """A command whose errors are one line and an exit code; what typer calls its epilog is printed as it is."""
+    """A command whose errors are one line and an exit code; typer's epilog is printed unchanged."""
 
     def __init__(self, *args: Any, epilog: str | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -64,7 +64,7 @@ class Program(TyperGroup):
         return super().main(*args, **kwargs)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the options; those that mean the same everywhere may stand behind the command, too."""
+        """Read the options; the common ones may also stand behind the command."""
         end = args.index("--") if "--" in args else len(args)
         ours = [one for one in args[:end] if one in EVERYWHERE]
         others = [one for one in args[:end] if one not in EVERYWHERE]

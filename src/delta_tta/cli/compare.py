@@ -66,7 +66,7 @@ def compare(
     images: Images = None,
     picture: Picture = "",
     page: Page = "",
-    markdown: Annotated[Path | None, typer.Option(help="Write the table as Markdown, too.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Also write the table as Markdown.")] = None,
     workers: WorkersOption = None,
     as_json: Json = False,
 ) -> None:

@@ -33,7 +33,7 @@ BatchSize = Annotated[int, typer.Option("--batch-size", "-b", min=1, help="Image
 Seed = Annotated[int, typer.Option(help="Of the streams; the paper names 2020 to 2023.")]
 Images = Annotated[
     int | None,
-    typer.Option(min=10, help="Only so many of the images: quicker, but short streams hardly show the point."),
+    typer.Option(min=10, help="How many of the images: fewer are quicker, but short streams hardly show the point."),
 ]
 Picture = Annotated[str, typer.Option(help="PNG or SVG of the accuracy over the stream; '' for none.")]
 Page = Annotated[str, typer.Option(help="HTML page of the results; '' for none.")]

@@ -75,7 +75,7 @@ def print_json(value: Any) -> None:
 
 @contextmanager
 def clean_errors() -> Iterator[None]:
-    """Turn whatever stops a command into one line and an exit code."""
+    """Turn every exception into one line and an exit code."""
     try:
         with _logging():
             yield

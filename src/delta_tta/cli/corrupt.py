@@ -51,7 +51,7 @@ def corrupt(
     """Make a CIFAR-C or ImageNet-C style set from clean images.
 
     Images in arrays (CIFAR) become `<corruption>.npy` and `labels.npy`; image files become
-    `<corruption>/<severity>/<class>/<file>.JPEG`. Stopped at any moment, the same command goes on where it was.
+    `<corruption>/<severity>/<class>/<file>.JPEG`. Stopped at any moment, the same command continues.
     """
     from ..corruptions.make import SEVERITIES, make_set
 

@@ -63,7 +63,7 @@ def execute(
     except KeyboardInterrupt:
         if kept:
             done = len(store.done(list(plan.cells)))
-            say(f"{done} of {len(plan.cells)} cells are in {store.path}; the same command goes on.")
+            say(f"{done} of {len(plan.cells)} cells are in {store.path}; the same command continues.")
         raise
     failures(complain, plan, progress.failed)
     return plan, progress

@@ -68,9 +68,7 @@ def reproduce(
     clean: Annotated[
         Path | None, typer.Option(help="Clean images, where those at --data are all corrupted (Table 7, Figure 3).")
     ] = None,
-    samples: Annotated[
-        int | None, typer.Option(help="Only so many samples of each stream, to try it out.", min=1)
-    ] = None,
+    samples: Annotated[int | None, typer.Option(help="How many samples of each stream, to try it out.", min=1)] = None,
     full: Annotated[bool, typer.Option(help="All corruptions, seeds and images: for those with a GPU.")] = False,
     out: Annotated[
         Path | None,
@@ -90,7 +88,7 @@ def reproduce(
     """Run the paper's tables and figures, and set the results beside what the paper prints.
 
     With a data set of the paper it is the paper's setting; on the embedded images, or on CIFAR-100 corrupted on the
-    fly, the same experiment on other images, and the output says so. Stopped at any moment, the same command goes on.
+    fly, the same experiment on other images, and the output says so. Stopped at any moment, the same command continues.
     """
     place, lab = benchmark(on, data, weights, full, clean, samples), Lab(cache or default_cache())
     if listing:

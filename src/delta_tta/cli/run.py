@@ -83,9 +83,11 @@ def run(
     reset: Annotated[
         str | None, typer.Option(autocompletion=completion.among(["never"]), help="'each shift' or 'never'.")
     ] = None,
-    images: Annotated[int | None, typer.Option(min=1, help="Only so many images.")] = None,
-    samples: Annotated[int | None, typer.Option(min=1, help="Of each stream only so many, from its start.")] = None,
-    passes: Annotated[int | None, typer.Option(min=1, help="Meet each stream so many times, without a reset.")] = None,
+    images: Annotated[int | None, typer.Option(min=1, help="How many of the images.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="How many samples of each stream, from its start.")] = None,
+    passes: Annotated[
+        int | None, typer.Option(min=1, help="How many times each stream is repeated, without a reset.")
+    ] = None,
     data: DataKind = None,
     path: DataPath = None,
     model: Model = None,

@@ -75,7 +75,7 @@ def train(
     """Train a classifier on a folder of images, with logit adjustment where the classes are imbalanced.
 
     The file holds the weights and a card with the names of the classes; every command takes it as --weights. Stopped at
-    any moment, the same command goes on where it was and ends with the same weights.
+    any moment, the same command continues and ends with the same weights.
     """
     from .. import data
     from ..models.start import start
@@ -97,7 +97,7 @@ def train(
             )
     except KeyboardInterrupt:
         if checkpoint_of(out).exists():
-            say(f"The state is in {checkpoint_of(out)}; the same command goes on.")
+            say(f"The state is in {checkpoint_of(out)}; the same command continues.")
         raise
     _result(trained, settings, as_json)
 

@@ -59,7 +59,7 @@ def tune(
     severity: Severities = None,
     batch_size: BatchSizes = None,
     seed: Seeds = None,
-    images: Annotated[int | None, typer.Option(min=1, help="Only so many images.")] = 1000,
+    images: Annotated[int | None, typer.Option(min=1, help="How many of the images.")] = 1000,
     data: DataKind = None,
     path: DataPath = None,
     model: Model = None,
@@ -75,9 +75,9 @@ def tune(
 ) -> None:
     """Choose settings for your own model and images, on corruptions that are not tested on.
 
-    Every combination of the grid meets every stream: labelled clean images, corrupted on the fly. Which did best on
-    average is named at the end, and how many others may be as good; what all of them came to is a table. Results go to
-    a store: stopped and started again, it goes on.
+    Every combination of the grid runs on every stream: labelled clean images, corrupted on the fly. The end names the
+    best on average and how many others may be as good, and a table shows all. Results go to a store: stopped and
+    started again, it continues.
     """
     given: dict[str, Any] = {
         "methods": [method], "scenarios": scenario or ["IS+CB", "DS+CB (rho=0.1)"],

@@ -39,7 +39,7 @@ def corrupt(
 ) -> Images:
     """Return corrupted copies of RGB images, uint8 (N, H, W, 3).
 
-    The same image with the same seed gets the same bytes, in whatever order, batch or process it comes.
+    The same image with the same seed gets the same bytes, in any order, batch or process.
 
     Args:
         images: uint8, (N, H, W, 3), or one image (H, W, 3).

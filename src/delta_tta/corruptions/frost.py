@@ -1,4 +1,4 @@
-"""Pictures of frost: the photographs of `imagecorruptions-imaug` where that is installed, else a texture of ours."""
+"""Pictures of frost: the photographs of `imagecorruptions-imaug` where that is installed, else a generated texture."""
 
 from __future__ import annotations
 

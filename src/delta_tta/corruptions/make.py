@@ -40,7 +40,7 @@ def make_set(
 ) -> Plan:
     """Write the corrupted copies of a set below `out`: arrays as CIFAR-C, image files as ImageNet-C.
 
-    Killed at any moment and called again with the same arguments, it goes on where it stopped.
+    Killed at any moment and called again with the same arguments, it continues where it stopped.
 
     Args:
         data: the clean images.

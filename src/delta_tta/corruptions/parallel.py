@@ -13,7 +13,7 @@ Job = tuple[int, Callable[..., None], tuple[Any, ...]]
 
 
 def in_parallel(jobs: Sequence[Job], workers: int) -> Iterator[int]:
-    """Run the jobs in processes; yield the size of each as it is done."""
+    """Run the jobs in processes; yield the size of each when it is done."""
     if workers == 1 or len(jobs) <= 1:
         for size, function, arguments in jobs:
             function(*arguments)

@@ -23,7 +23,7 @@ def gaussian_filter(image: Floats, sigma: float, truncate: float = 4, border: in
 
 
 def centre_zoom(image: Floats, factor: float, height: int, width: int) -> Floats:
-    """Return height × width of the magnified centre; corners meet corners, then the surplus is cut at the far sides.
+    """Return height × width of the magnified centre; corners align, then the surplus is cut at the far sides.
 
     `image` is the centre only, (h, w) or (h, w, 3): see `centre`.
     """

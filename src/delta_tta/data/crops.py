@@ -10,7 +10,7 @@ import numpy as np
 from .sets import FileSet, Images, ImageSet, read_image
 
 SMALL = 64
-"""Images of at most so many pixels a side are shifted; of larger ones a part is cut out and scaled."""
+"""Images of at most this side are shifted; of larger ones a part is cut out and scaled."""
 DRAWS = 5
 """Random numbers that a view takes."""
 AREA = (0.08, 1.0)

@@ -18,7 +18,7 @@ from .sets import ArraySet, Images, ImageSet
 
 
 class Corrupted(ImageSet):
-    """Another set, corrupted as it is read; the same image always gets the same corruption.
+    """Another set, corrupted when it is read; the same image always gets the same corruption.
 
     Args:
         base: the clean set.

@@ -22,7 +22,7 @@ Labels = npt.NDArray[np.int64]
 READABLE = 10**9
 """Bytes of image files that a fingerprint reads; beyond, it takes their names and sizes."""
 MOST_CLASSES = 100_000
-"""ImageNet-21k has 21,841. A larger label is a mistake, such as an identifier; the names of so many fill the memory."""
+"""ImageNet-21k has 21,841. A larger label is a mistake, such as an identifier, and its class names would fill the memory."""
 
 
 class ImageSet(Dataset[tuple[Tensor, int]]):
@@ -167,7 +167,7 @@ class FileSet(ImageSet):
 
 
 def read_image(path: Path, size: int | None, resize: int = 0) -> Images:
-    """Return one RGB image file, uint8 (H, W, 3), scaled and cut to a square as `FileSet` says (None: as it is)."""
+    """Return one RGB image file, uint8 (H, W, 3), scaled and cut to a square as `FileSet` says (None: unchanged)."""
     try:
         from PIL import Image
     except ImportError as error:

@@ -40,7 +40,7 @@ def video(
     Args:
         manifest: the CSV file; its paths are relative to its folder and may not leave it.
         classes: names of the classes in the order of the model's outputs; without them labels that are all integers
-            (3, 3.0 and " 3" are the same) are taken as they are, and names in alphabetical order.
+            (3, 3.0 and " 3" are the same) are kept, and names numbered in alphabetical order.
         size: see `FileSet`.
         resize: see `FileSet`.
     """
@@ -101,7 +101,7 @@ def _among(classes: Sequence[str], rows: Sequence[Row], place: Path) -> list[int
 
 
 def _numbered(rows: Sequence[Row], place: Path) -> tuple[list[int], list[str]]:
-    """Return the number of each label, and the names of the classes: integers as they are, else by alphabet."""
+    """Return the number of each label, and the names of the classes: integers unchanged, else by alphabet."""
     names = [row for row in rows if not NUMBER.fullmatch(row["label"])]
     if len(names) == len(rows):
         classes = sorted({row["label"] for row in rows})

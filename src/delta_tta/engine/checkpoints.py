@@ -23,17 +23,17 @@ logger = logging.getLogger("delta_tta")
 
 
 def save_state(adapter: Adapter, path: str | Path) -> None:
-    """Save what an adapter has learnt; whatever happens meanwhile, the file is the old one or the new one, whole."""
+    """Save what an adapter has learnt; at any moment the file is the complete old or the complete new one."""
     _write(adapter.state_dict(), Path(path))
 
 
 def load_state(adapter: Adapter, path: str | Path) -> None:
-    """Go on from a file that `save_state` or a `Checkpointer` wrote; one that does not fit changes nothing."""
+    """Load a file that `save_state` or a `Checkpointer` wrote. A file that does not fit changes nothing."""
     adapter.load_state_dict(_read(Path(path)))
 
 
 class Checkpointer:
-    """Saves an adapter's state in a folder every so many batches, and goes on from the newest one there.
+    """Saves an adapter's state in a folder every few batches, and resumes from the newest state there.
 
     One folder serves one stream. Saving never stops the stream: what goes wrong is logged (logger "delta_tta") and
     counted.
@@ -79,10 +79,10 @@ class Checkpointer:
         self._lock = threading.RLock()
 
     def attach(self, adapter: Adapter) -> Checkpointer:
-        """Let the adapter go on from the newest checkpoint that is whole, and save it from now on.
+        """Load the newest complete checkpoint into the adapter, and save the adapter from now on.
 
         Files that are not whole are skipped with a warning and renamed. A checkpoint of another model, method or
-        settings raises StateError, and everything stays as it is.
+        settings raises StateError and changes nothing.
         """
         if not isinstance(adapter, Adapter):
             raise StateError(f"Expected an adapter made by delta_tta.adapt, but got {type(adapter).__name__}.")

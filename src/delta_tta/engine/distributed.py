@@ -1,6 +1,6 @@
 """Several processes that adapt one model together: each answers its share of every batch, all learn from the whole.
 
-After a step all of them hold the same state, the one a single process would hold that had met the shares side by side.
+After a step all hold the same state, equal to that of a single process with the whole batch.
 Three things are exchanged: the moments of the features (a gather in each norm layer), the logits (one gather) and the
 gradients (one sum); see docs/scaling.md.
 """
@@ -75,7 +75,7 @@ class Ranks:
         """Return the logits of all ranks in their order, (ΣB, K); through our own share runs the gradient.
 
         Shares may differ, and be empty. Each rank sends as many rows as all have agreed on, and its true number; where
-        one has more, all see it and agree anew.
+        one has more, all see it and agree on more rows.
         """
         own, classes = logits.detach(), logits.shape[1]
         while True:

@@ -1,7 +1,4 @@
-"""What os.fork means for adapters: the child has neither the threads of its parent nor who holds their locks.
-
-Before a fork those who work with an adapter may finish, so that the child gets it in one piece.
-"""
+"""Safe os.fork: before a fork, running updates finish, so the child gets a consistent adapter and free locks."""
 
 from __future__ import annotations
 
@@ -23,10 +20,10 @@ class Forkable(Protocol):
         """Let nobody begin, and wait for those who have, until a time of time.monotonic()."""
 
     def let_go(self) -> None:
-        """Go on in the parent."""
+        """Continue in the parent."""
 
     def begin_anew(self) -> None:
-        """Go on in the child, where no other thread is left."""
+        """Continue in the child, where no other thread is left."""
 
 
 _all: WeakSet[Forkable] = WeakSet()

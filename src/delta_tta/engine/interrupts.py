@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM that wait until what must not be cut in two is whole."""
+"""Delays Ctrl-C and SIGTERM until a critical section ends."""
 
 from __future__ import annotations
 

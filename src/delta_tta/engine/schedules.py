@@ -53,7 +53,7 @@ class Every:
 class Slow(Every):
     """Answer without learning; learn from each `length` samples when they are full.
 
-    Every sample is learnt from once, in order, in updates of exactly `length`, whatever the batch sizes. With
+    Every sample is learnt from once, in order, in updates of exactly `length`, for any batch sizes. With
     init="first" the moving averages start from the first batch that is answered, as in the paper, however small it is.
     """
 
@@ -143,7 +143,7 @@ def schedule_of(updater: Updater, settings: Settings) -> Every:
 
 
 class Worker:
-    """Runs one update at a time in a thread of its own; its exceptions reach whoever waits for it."""
+    """Runs one update at a time in a worker thread. `wait` raises its exceptions."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -197,7 +197,7 @@ class Worker:
             done.result()
 
     def settled(self) -> bool:
-        """Wait likewise, but only say whether the last task succeeded; what it raised is left for `wait`."""
+        """Wait and return whether the last task succeeded. `wait` raises its exception later."""
         if self._pending is None:
             return True
         wait([self._pending])

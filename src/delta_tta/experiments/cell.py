@@ -35,8 +35,8 @@ class Cell:
         batch_size: images at a time.
         settings: over the preset's, in the order of their names; those that the method does not use are left out.
         statistics: whether the statistics of a layer are kept in the trace.
-        samples: only so many of the stream, from its beginning; None for all.
-        passes: how many times the stream is met, without a reset.
+        samples: how many of the stream, from its beginning; None for all.
+        passes: how many times the stream is repeated, without a reset.
     """
 
     place: Place

@@ -49,7 +49,7 @@ SCENARIOS: tuple[StreamSpec, ...] = (
 class Experiment:
     """Methods × scenarios × corruptions × severities × batch sizes × seeds on one place.
 
-    `reset` "each shift" starts every corruption from the source; "never" goes on from one to the next.
+    `reset` "each shift" starts every corruption from the source; "never" adapts from one to the next without a reset.
     """
 
     methods: tuple[str, ...]
@@ -108,7 +108,7 @@ def from_mapping(values: Mapping[str, Any], root: Path | None = None) -> Experim
     """Return the experiment that a TOML file or a command line describes; unknown keys are errors.
 
     Args:
-        values: the fields of `Place` and `Experiment`, all on one level; `settings` is a table of its own. Scenarios
+        values: the fields of `Place` and `Experiment`, all on one level; `settings` is a nested table. Scenarios
             are texts such as "DS+CB (rho=0.1)".
         root: relative paths start here.
     """

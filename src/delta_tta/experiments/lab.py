@@ -38,7 +38,7 @@ class Lab:
         self._prints: dict[tuple[Place, str, int], str] = {}
 
     def clean(self, place: Place) -> ImageSet:
-        """Return the images as they are without corruption; for those that are always corrupted, an error."""
+        """Return the uncorrupted images; raise for data that has none."""
         if place not in self._clean:
             self._clean[place] = _subset(_clean(place), place)
         return self._clean[place]

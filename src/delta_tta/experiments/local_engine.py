@@ -1,7 +1,6 @@
 """The local engine: worker processes that run cells, one at a time each.
 
-A worker and its master talk over a pipe of their own, so that one that is killed takes nothing with it: a shared queue
-may stay locked for ever.
+A worker and its master use one pipe per worker: a shared queue would stay locked for ever if a worker is killed.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class Engine(Protocol):
         """Run a task; not more at once than there are slots."""
 
     def events(self, seconds: float) -> Iterator[Event]:
-        """Yield what has happened; wait for news, at most so many seconds."""
+        """Yield what has happened; wait at most `seconds` for news."""
 
     def close(self) -> None:
         """Stop everything."""
@@ -189,7 +188,7 @@ class Workers:
                     yield Event(task, lost=True)
 
     def close(self) -> None:
-        """Stop the workers, whatever they are doing."""
+        """Stop the workers at once."""
         for worker in self._all:
             worker.stop()
 

@@ -27,12 +27,12 @@ class Place:
             and "imagenet-c", corrupted ones; "imagenet-r"; "video", a manifest of frames.
         path: where the images are.
         model: see `delta_tta.models.load`.
-        weights: likewise.
+        weights: of the model, see `delta_tta.models.load`.
         preset: the paper's settings for a data set; "auto" takes those that go with the data.
-        images: only so many of the images, as many of each class; None for all.
+        images: how many of the images, equally many of each class; None for all.
         clean: where clean images are, for "cifar-c" and "imagenet-c", whose own are all corrupted.
         mean: of the input channels, 0 to 1, where the model does not say how it wants its inputs; with `std`.
-        std: likewise.
+        std: of the input channels, like `mean`.
     """
 
     data: Kind = "demo"

@@ -175,7 +175,7 @@ def _perform(
     identity: Mapping[str, Any],
     threads: int,
 ) -> Event:
-    """Run a cell on a node; an error of the cell is an answer, too."""
+    """Run a cell on a node; an error of the cell is returned, not raised."""
     import ray
 
     torch.set_num_threads(threads)

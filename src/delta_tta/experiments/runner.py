@@ -1,4 +1,4 @@
-"""From cells to a full store: whatever is there already is not run again, whatever fails does not stop the rest."""
+"""Runs the cells that a store lacks. A failed cell does not stop the others."""
 
 from __future__ import annotations
 

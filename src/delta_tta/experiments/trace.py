@@ -70,7 +70,7 @@ def _classes(values: npt.NDArray[np.int32]) -> bool:
 class Statistics:
     """Watches the statistics of one batch norm of a model: the batch's own, and those it normalises with.
 
-    The layer is the first, which sees the same features whatever the method; of it the first eight channels.
+    The layer is the first, which gets the same features under every method; of it the first eight channels.
     """
 
     def __init__(self, model: nn.Module) -> None:

@@ -5,8 +5,8 @@ lie far from the source's statistics and hardly differ from one frame to the nex
 distance is large and the variety small. Of a strong corruption only the first is true; of a still scene the second, and
 the first only if it is strongly corrupted.
 
-The source has to run for that, so it is asked only where the distance, as the adapted model's layers have met it
-anyway, is above `SUSPICIOUS`. What it then finds does not depend on what was learnt.
+That takes a run of the source. So it is done only where the distance that the adapted model's layers have measured
+is above `SUSPICIOUS`. What it then finds does not depend on what was learnt.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class BlankDetector:
 
     @torch.no_grad()
     def _distance(self) -> tuple[float, int]:
-        """Return how far this batch is from the source (Σ d) in how many channels, over the layers that met it."""
+        """Return how far this batch is from the source (Σ d) in how many channels, over the layers that measured it."""
         layers = [norm for norm in self._layers if norm.seen is not None]
         own = _together([norm.seen for norm in layers])
         if own is None:

@@ -1,7 +1,7 @@
 """The guard at work: garbage never enters the state, and a collapse is undone.
 
 How a collapse shows without labels. Training moves γ and β a little, so a healthy model answers nearly as it would with
-the source's parameters and the statistics of now. That holds whatever fills the view: where one class stays for
+the source's parameters and the statistics of now. That holds for every stream: where one class stays for
 minutes, both say so. Parameters that run away make the two disagree. Asking costs a forward pass, so it is done at the
 batches 2, 4, 8, … and then at one in `every`.
 
@@ -168,7 +168,7 @@ class Monitor(Hooks):
 
     @torch.no_grad()
     def _out_of_proportion(self) -> Skip | None:
-        """Whether the first layer met features out of all proportion."""
+        """Whether the features of the first layer are out of proportion."""
         norm = next(iter(self._updater.adapted.norms.values()), None)
         if not isinstance(norm, MovingAverage):
             return None

@@ -26,7 +26,7 @@ from ..signals import Outcome, Reason, Skip
 from .standalone import StandaloneUpdater
 
 SOURCE_SHARE = 16 / 17
-"""Of the source's statistics; the rest is the batch's, whatever its size."""
+"""Of the source's statistics; the rest is the batch's, for every size."""
 AT_ONCE = 4_000_000
 """Numbers in the copies made at once: AugMix needs about ten times their memory."""
 

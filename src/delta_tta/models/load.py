@@ -86,7 +86,7 @@ def load(
             RobustBench (downloaded by them), or what your factory returns; "random" the untrained network.
         classes: number of outputs; None: as many as the weights in a file are for, else the source's own.
         mean: of the input channels, 0 to 1; None takes what the model's source says.
-        std: likewise.
+        std: of the input channels, like `mean`.
     """
     kind, colon, rest = name.rpartition(":") if ".py:" in name else name.partition(":")
     if name in EMBEDDED:

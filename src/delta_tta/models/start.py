@@ -35,7 +35,7 @@ def start(
         classes: number of outputs.
         seed: of what is random.
         mean: of the input channels, 0 to 1; None takes what the weights or the model's source say.
-        std: likewise.
+        std: of the input channels, like `mean`.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -1,7 +1,7 @@
 """Train a classifier on labelled images, with logit adjustment where classes are imbalanced.
 
 Every random number comes from (seed, epoch, step), and the state is saved as it goes: stopped at any moment, the same
-call goes on and ends with the weights of an unbroken run, bit for bit on the same CPU.
+call continues and ends with the weights of an unbroken run, bit for bit on the same CPU.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def train(
 ) -> Trained:
     """Train the network and write it as a .safetensors file with a card; return what came of it.
 
-    The state is kept beside the file while it trains, every few minutes and after every epoch. Called again, it goes on
-    from there; called once more when it is finished, it does nothing. A file of another training is an error.
+    The state is kept beside the file while it trains, every few minutes and after every epoch. Called again, it
+    continues from there; called once more when it is finished, it does nothing. A file of another training is an error.
 
     Args:
         images: to learn from; their classes become the outputs, in this order.

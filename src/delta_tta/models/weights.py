@@ -81,7 +81,7 @@ def outputs_in(weights: Mapping[str, Tensor], model: nn.Module) -> int | None:
 
 
 def fits(model: nn.Module, weights: Mapping[str, Tensor]) -> bool:
-    """Whether weights are of such a model, whatever the number of its classes."""
+    """Whether weights are of such a model, with any number of classes."""
     own = model.state_dict()
     found = _stripped(weights, own)
     linear = {name for name, module in model.named_modules() if isinstance(module, nn.Linear)}

@@ -3,9 +3,8 @@
 The stream's moving averages alone (m = 1, the paper's TBR and TEMA) are nearly never the best, and on dependent streams
 or clean images often far worse than the source. Which share m is, `selection.py` finds while predicting.
 
-Statistics belong to the flow in which they were measured: with another m in the layers before, a layer meets other
-features. So each candidate m has averages of its own, a slot; all of them meet the batches at which they are compared,
-the chosen one meets every batch.
+Statistics depend on the m of the layers before: with another m, a layer gets other features. So each candidate m has
+separate averages, a slot. The chosen slot measures every batch, the others the batches at which all are compared.
 
 Relatives: Schneider et al. 2020 (the source as a prior), α-BN (You et al. 2021), TTN (Lim et al. 2023).
 """
@@ -162,7 +161,7 @@ class Anchored(MovingAverage):
         self._seen = [(own, seen) for own, seen in self._seen if own != slot]
 
     def commit(self) -> None:
-        """Move the averages of the slots that met the batch, each by its rate."""
+        """Move the averages of the slots that measured the batch, each by its rate."""
         if self._phase.anew:
             self.mean = self.std = None
         for slot, seen in self._seen:

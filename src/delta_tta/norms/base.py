@@ -26,18 +26,21 @@ Tail = Callable[[_BatchNorm, Tensor], Tensor]
 
 
 class Phase:
-    """Shared by all layers of one adapter.
+    """What all layers of one adapter do now.
 
-    frozen: answer with what is known. observing: also remember what is seen. replaying: a backward pass is on, and a
-    model with gradient checkpoints runs parts of its forward pass again; do as before, but remember nothing. source: do
-    as the original layer would.
-
-    `ranks` are the processes whose batches count as one; None for this one alone. `slot` is which averages anchored
-    layers use, `rates` how far those of each slot follow a batch, `half` whether they measure only the later half of a
-    batch, `anew` whether a new domain begins with this batch, and their averages start again. A list as `sums` asks the
-    layers, in the phase "source", to tell what shift.py wants to know of their features. `reached`: some layer has been
-    run. A list as `met` asks the layers that run for the first time for their name, their features, and how often these
-    were changed in place before. `labels` are those that the model has given to the batch, for layers that need them.
+    Attributes:
+        ranks: the processes whose batches count as one; None for this process alone.
+        slot: which averages anchored layers use.
+        rates: how far the averages of each slot follow a batch.
+        half: whether these measure only the later half of a batch.
+        anew: whether a new domain begins with this batch, so that the averages start again.
+        sums: a list to which layers in the phase "source" add what `shift.py` needs of their features.
+        reached: whether a layer has run.
+        met: a list to which layers add their name, features and count of in-place changes at their first run.
+        labels: those that the model has given to the batch, for layers that need them.
+        empty: whether this rank has no sample and runs a row that does not count.
+        now: "frozen": use the statistics. "observing": also measure the batch. "replaying": a model with gradient
+            checkpoints repeats parts of its forward pass; measure nothing. "source": act as the original layer.
     """
 
     ranks: Ranks | None = None
@@ -49,13 +52,13 @@ class Phase:
     reached = False
     met: list[tuple[str, Tensor, int | None]] | None = None
     labels: Labels | None = None
-    empty = False  # this rank has no sample, and runs a row that does not count
+    empty = False
     now: Literal["frozen", "observing", "replaying", "source"] = "frozen"
 
 
 @component("source", "statistics", "the model as it is, nothing adapts", alone=True)
 class SourceStatistics(Capabilities):
-    """Never built: the source's statistics need no layer of ours."""
+    """Never built: with the source's statistics no layer is replaced."""
 
 
 class AdaptiveNorm(nn.Module, Capabilities):

@@ -49,7 +49,7 @@ def tbr(
         weight: γ, (C,); None for 1.
         bias: β, (C,); None for 0.
         mean: μ_e, (C,), in float32 where x is in half precision.
-        std: σ_e, (C,), likewise: a standard deviation, with any eps already in it.
+        std: σ_e, (C,), in float32 like `mean`: a standard deviation that includes any eps.
         eps: σ_b is sqrt(biased variance of the batch + eps).
         seen: who measures the batch, where somebody wants to know μ_b and σ_b later; eps is then its own.
 
@@ -59,7 +59,7 @@ def tbr(
         >>> y.tolist()
         [[0.0], [1.0]]
 
-        Whatever moves all samples alike moves μ_b, too, and does not count (eval mode's gradient is 1 / σ_e):
+        A shift of all samples also shifts μ_b, so it has no gradient (eval mode's gradient is 1 / σ_e):
 
         >>> torch.autograd.grad(y.sum(), x)[0].tolist()
         [[0.0], [0.0]]

@@ -33,13 +33,13 @@ class Benchmark:
         study: see above.
         corruptions: over which results are averaged.
         validation: those for choosing settings.
-        seeds: over which results are averaged, too.
-        slow_samples: CoTTA, MEMO and TTA meet only so many samples of each stream, from its beginning; None for all.
+        seeds: over which results are averaged.
+        slow_samples: how many samples of each stream CoTTA, MEMO and TTA get, from its beginning; None for all.
         architectures: label → (model, weights) of Figure 4.
         setting: images and network in words; "{network}" stands for the name of the network.
         network: what the network is called.
         extent: which corruptions, seeds and samples, where they are not all of the paper's.
-        samples: every method meets only so many samples of each stream, to try a command out; None for all.
+        samples: how many samples of each stream every method gets, to try a command out; None for all.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Benchmark:
         Args:
             when: method, scenario (a `StreamSpec`); and where they differ from the usual, batch ("study" or a number),
                 severity, corruptions, seeds, order ("continual", "mixed"), settings, statistics, model, domain (a
-                corruption of which the number is, whatever the order).
+                corruption of which the number is, in any order).
         """
         batch = when.get("batch", self.batch)
         order: Order = when.get("order", "each")
@@ -262,7 +262,7 @@ def benchmark(
         weights: a file for its model.
         full: everything: all corruptions, seeds and images.
         clean: where clean images are, for the benchmarks whose own are all corrupted.
-        samples: only so many of each stream, from its beginning.
+        samples: how many of each stream, from its beginning; None for all.
     """
     if name not in BENCHMARKS:
         raise SettingError(f"Unknown benchmark {name!r}.{nearest(name, BENCHMARKS)}")

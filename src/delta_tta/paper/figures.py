@@ -1,4 +1,4 @@
-"""The paper's figures as definitions, and one of ours: the accuracy over the stream."""
+"""The paper's figures as definitions, and one more: the accuracy over the stream."""
 
 from __future__ import annotations
 

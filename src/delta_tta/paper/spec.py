@@ -88,7 +88,7 @@ class _Needs:
         return iter(())
 
     def each_cell(self, benchmark: Benchmark) -> Iterator[Cell]:
-        """Yield the cells of every number, made as they are asked for; some come again."""
+        """Yield the cells of every number, made on demand; some more than once."""
         return (cell for when in self.conditions(benchmark) for cell in benchmark.cells(when))
 
     def cells(self, benchmark: Benchmark) -> list[Cell]:
@@ -200,7 +200,7 @@ class StripsSpec(_Needs):
     why_not: WhyNot = needs_corruptions
 
     def streams_on(self, benchmark: Benchmark) -> Iterator[tuple[str, Cell]]:
-        """Yield (label, a cell that meets the stream); data that has an order of its own has no other."""
+        """Yield (label, a cell with the stream). Data with a natural order has no other stream."""
         for label, spec in self.streams:
             stream = spec if benchmark.corrupted else StreamSpec("natural")
             name = label if benchmark.corrupted else "natural order"

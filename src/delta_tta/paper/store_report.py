@@ -1,4 +1,4 @@
-"""The page of a store: the paper's exhibits as far as they were run, and whatever else is there."""
+"""The page of a store: those exhibits of the paper that were run, and all other runs."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Postprocess(Capabilities):
         self.memory, self.pending = {}, None
 
     def __call__(self, x: Tensor, logits: Tensor, run: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return new logits, (B, K); `run` answers other images with the model as it is."""
+        """Return new logits, (B, K); `run` answers other images with the present model."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""LAME (Boudiaf et al. 2022): neighbours in feature space should get the same label; the model stays as it is.
+"""LAME (Boudiaf et al. 2022): neighbours in feature space should get the same label; the model is not changed.
 
 Minimises, over the assignments Y of a batch, E(Y) = Σ_i [ u_i·Y_i − Σ_j W_ij Y_j·Y_i + Y_i·log Y_i ] with u = −log p,
 by the fixed-point iteration Y ← softmax(−u + W·Y).

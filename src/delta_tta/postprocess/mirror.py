@@ -49,7 +49,7 @@ class Mirror(Postprocess):
     bakes = True
 
     def __call__(self, x: Tensor, logits: Tensor, run: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the averaged logits, (B, K); input without a mirror image is answered as it is."""
+        """Return the averaged logits, (B, K); input without a mirror image is answered without one."""
         mirrored = mirror_images(x)
         if mirrored is None:
             return logits

@@ -1,4 +1,4 @@
-"""TTA (Ashukha et al. 2020): the mean of the probabilities over random crops of the image; the model stays as it is."""
+"""TTA (Ashukha et al. 2020): the mean of the probabilities over random crops of the image; the model is not changed."""
 
 from __future__ import annotations
 

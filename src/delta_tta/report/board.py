@@ -12,7 +12,7 @@ WINDOW = 320
 
 
 class Board:
-    """Called with the progress of a run; writes each cell once, into a folder of its own."""
+    """Called with the progress of a run; writes each cell once, into a separate folder."""
 
     def __init__(self, folder: Path) -> None:
         try:

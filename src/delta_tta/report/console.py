@@ -17,7 +17,7 @@ from .text import arrow, gains, missing, plain, signed, spread, unfinished
 def rich_table(table: Table, arrows: bool = False) -> Group:
     """Return the table: the best of a column bold, gains green and losses red, the paper's numbers and how far off dim.
 
-    Ours, the gains and the paper's are lines of their own, so that eight columns fit into a hundred characters; for the
+    Results, gains and the paper's numbers are separate lines, so that eight columns fit into 100 characters; for the
     same reason the paper's std is left out. With `arrows` gains stand beside their numbers, and the table has a frame.
     """
     star = missing(table)

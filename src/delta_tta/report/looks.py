@@ -70,7 +70,7 @@ class SeriesStyle:
 
 
 def legend_below(canvas: Canvas, handles: Sequence[Any], columns: int, handlelength: float) -> None:
-    """Write the legend below everything, in at most so many columns."""
+    """Write the legend below the panels, in at most `columns` columns."""
     rows = -(-len(handles) // columns)
     columns = -(-len(handles) // rows)  # rows of the same length, and not one of them with the rest
     canvas.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, handlelength=handlelength)

@@ -1,4 +1,4 @@
-"""A table of whatever was run: methods by streams, whichever experiment they come from."""
+"""A table of all runs in a store: methods by streams."""
 
 from __future__ import annotations
 

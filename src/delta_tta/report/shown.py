@@ -16,7 +16,7 @@ class Number:
         best: whether it is the best of its column.
         gain: points over the row this one builds on; None where it builds on none.
         paper: what the paper prints here; None where it prints nothing.
-        paper_std: likewise.
+        paper_std: the paper's deviation; None where it prints none.
         runs: how many runs are behind it; `of` says how many it should be.
         of: fewer runs than these means that the number is not final.
     """
@@ -49,7 +49,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the paper, or one of ours."""
+    """A table of the paper, or another one."""
 
     id: str
     title: str

@@ -19,7 +19,7 @@ NAMED = 5
 
 
 class Draws(NamedTuple):
-    """The two generators that the paper's numbers came from, for functions of which one goes on where another stopped.
+    """The two generators that the paper's numbers came from, for functions that continue each other's draws.
 
     Attributes:
         numpy: draws frequencies and samples.
@@ -43,7 +43,7 @@ def shuffled_indices(count: int, seed: int | Draws = 2020) -> Indices:
 
     Args:
         count: of samples.
-        seed: of the order; or generators, which go on.
+        seed: of the order; or generators, whose draws continue.
 
     Examples:
         >>> shuffled_indices(6).tolist()
@@ -62,7 +62,7 @@ def imbalanced_indices(labels: npt.ArrayLike, pi: float, seed: int | Draws = 202
     Args:
         labels: the class of each sample, (N,), 0 to K − 1.
         pi: π, the size of the rarest class relative to the most frequent, in (0, 1].
-        seed: of the draws; or generators, which go on.
+        seed: of the draws; or generators, whose draws continue.
 
     Examples:
         >>> labels = np.repeat([0, 1, 2], 4)
@@ -86,7 +86,7 @@ def dependent_indices(labels: npt.ArrayLike, rho: float, seed: int | Draws = 202
     Args:
         labels: the class of each sample, (N,), 0 to K − 1.
         rho: ρ, above 0: the smaller, the longer a class fills the view.
-        seed: of the draws; or generators, which go on.
+        seed: of the draws; or generators, whose draws continue.
         pieces: J.
 
     Examples:
