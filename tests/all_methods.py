@@ -7,7 +7,8 @@ import torch
 
 import delta_tta
 from delta_tta.adapt import recommended
-from delta_tta.recipe import all_methods, parse, used_settings
+from delta_tta.catalog import all_methods
+from delta_tta.recipe import parse, used_settings
 from nets import batches, conv_net
 
 LONG = {"delta": "tbr+dot"}

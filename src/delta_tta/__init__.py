@@ -8,6 +8,7 @@ for images in stream:
 from . import corruptions, data, functional, metrics, models, streams
 from .adapt import adapt
 from .adapter import Adapter
+from .catalog import methods
 from .engine.checkpoints import Checkpointer, load_state, save_state
 from .errors import (
     DataError,
@@ -22,7 +23,6 @@ from .errors import (
 )
 from .guard.limits import Guard
 from .norms import register_norm
-from .recipe import methods
 from .settings import PRESETS, Settings
 from .signals import Signals
 

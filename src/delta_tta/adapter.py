@@ -60,7 +60,7 @@ class Adapter(Stateful):
                 kind = Updater if recipe.standalone is None else COMPONENTS[recipe.standalone].build
                 self._updater: Updater = kind(adapted, recipe, settings)
                 try:
-                    show_source(self._updater, source)
+                    show_source(self._updater, str(recipe), source)
                 except BaseException:
                     self._updater.close()
                     raise
@@ -68,7 +68,7 @@ class Adapter(Stateful):
                 adapted.unload(keep=False)
                 raise
         self._schedule = schedule_of(self._updater, settings)
-        self._hooks = self._updater.hooks = hooks_of(settings, self._updater, self._schedule)
+        self._hooks = self._updater.hooks = hooks_of(recipe, settings, self._updater, self._schedule)
         self._filter: Sticky | None = (
             None if recipe.filter is None else COMPONENTS[recipe.filter].build(settings.filter)
         )

@@ -23,6 +23,7 @@ class Objective(Capabilities):
         sharpness: ρ; the gradient is taken where the parameters are moved by ρ along the normalised gradient. There the
             model is run again, and of the samples that trained before, those that `loss` selects again train.
         looks: whether `look` is to be asked.
+        fisher: where it `needs_source`, how much each parameter matters to the source, by name.
         coasts: whether the optimizer steps without a gradient, by its momentum, where no sample trains.
     """
 
@@ -33,6 +34,7 @@ class Objective(Capabilities):
     coasts = False
 
     def __init__(self, settings: Settings) -> None:
+        self.fisher: dict[str, Tensor] = {}
         given = settings.threshold
         self.threshold = self.default_threshold if given is None else given
 
@@ -47,6 +49,9 @@ class Objective(Capabilities):
     def penalty(self, parameters: Mapping[str, Tensor]) -> Tensor | None:
         """Return what is added to the loss for the parameters' sake, with gradient."""
         return None
+
+    def hold(self, start: Mapping[str, Tensor], fisher: Mapping[str, Tensor]) -> None:
+        """Take where the parameters start and how much each matters, where it `needs_source`."""
 
     @staticmethod
     def fixed(layers: Sequence[str]) -> frozenset[str]:
@@ -153,7 +158,6 @@ class Eata(Eta):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.weight = settings.fisher_weight
-        self.fisher: dict[str, Tensor] = {}
         self.start: dict[str, Tensor] = {}
 
     def hold(self, start: Mapping[str, Tensor], fisher: Mapping[str, Tensor]) -> None:

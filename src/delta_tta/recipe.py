@@ -5,19 +5,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from . import norms, objectives, postprocess, reweighting  # noqa: F401  (they register their components)
 from .errors import MethodError, SettingError, nearest
-from .registry import COMPONENTS, Component, Kind, load_packages
-from .settings import check_names, settings_of, used_by
+from .registry import COMPONENTS, Component, by_kind, load_packages
+from .settings import check_names, used_by
 
 ABBREVIATIONS = {"delta": ("tbr", "dot")}
 """Parts that stand for several."""
 
-LINES = {
-    "delta": "the paper's method: tbr and dot together (DELTA, Zhao et al. 2023)",
-}
+EMPTY = "bn"
+"""The statistics of a method that trains and names none."""
+SOURCE = "source"
+"""Those of a method that only corrects answers."""
+EXAMPLE = "tent"
+"""The objective of proposals."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +45,24 @@ class Recipe:
     @property
     def needs_batch_norm(self) -> bool:
         """Whether it renews statistics that only batch norms have; what trains alone, trains any norm layers."""
-        renews = self.statistics != "source" and (self.statistics != "bn" or self.trains == "nothing")
+        renews = self.renews and (not self.per_batch or self.trains == "nothing")
         return renews or any(one.needs_batch_norm for one in self.classes)
 
     @property
     def splits_batches(self) -> bool:
         """Whether it runs parts of a batch with statistics of their own, which only goes without batch norms."""
-        return self.statistics == "bn" and any(getattr(one, "runs_parts", False) for one in self.classes)
+        return self.per_batch and any(getattr(one, "runs_parts", False) for one in self.classes)
+
+    @property
+    def renews(self) -> bool:
+        """Whether batch norm layers are replaced."""
+        found: bool = COMPONENTS[self.statistics].build.renews
+        return found
+
+    @property
+    def per_batch(self) -> bool:
+        """Whether each batch is normalised by itself."""
+        return self.renews and bool(COMPONENTS[self.statistics].build.per_batch)
 
     @property
     def components(self) -> tuple[Component, ...]:
@@ -74,11 +88,11 @@ class Recipe:
             return self.standalone
         if self.postprocess is not None:
             before = str(replace(self, postprocess=None))
-            alone = before == "source" and COMPONENTS[self.postprocess].alone
+            alone = before == SOURCE and COMPONENTS[self.postprocess].alone
             return self.postprocess if alone else f"{before}+{self.postprocess}"
         if self.objective is None:
             return self.statistics
-        parts = [] if self.statistics == "bn" else [self.statistics]
+        parts = [] if self.statistics == EMPTY else [self.statistics]
         parts += [self.reweighting] if self.reweighting else []
         for short, long in ABBREVIATIONS.items():
             if tuple(parts) == long:
@@ -115,13 +129,13 @@ def parse(method: str) -> Recipe:
                 f"{method!r} makes no sense: {first!r} is a standalone method that takes no parts but a filter. Write "
                 f"{alone!r}, or put the parts behind an objective: 'tent+{'+'.join(parts)}'."
             )
-        return Recipe("bn", standalone=first, filter=filters[0] if filters else None)
+        return Recipe(EMPTY, standalone=first, filter=filters[0] if filters else None)
     if kind == "postprocess":
         if [name for name in names if name not in filters]:
-            instead = "+".join(["tent", *(part for part in parts if part != first), first])
+            instead = "+".join([EXAMPLE, *(part for part in parts if part != first), first])
             hint = f"To correct the answers of an adapted model write {instead!r}." if COMPONENTS[first].part else ""
             raise MethodError(f"{method!r} makes no sense: {first!r} takes the model as it is, without parts. {hint}")
-        return Recipe("source", postprocess=first, filter=filters[0] if filters else None)
+        return Recipe(SOURCE, postprocess=first, filter=filters[0] if filters else None)
 
     def chosen(kind: str) -> list[str]:
         return [name for name in names if COMPONENTS[name].kind == kind]
@@ -129,18 +143,19 @@ def parse(method: str) -> Recipe:
     statistics, reweightings, answers = chosen("statistics"), chosen("reweighting"), chosen("postprocess")
     objective = first if COMPONENTS[first].kind == "objective" else None
     if objective is None:
-        with_loss = "+".join(["tent", *([first] if COMPONENTS[first].part else []), *parts])
+        with_loss = "+".join([EXAMPLE, *([first] if COMPONENTS[first].part else []), *parts])
         if reweightings:
             raise MethodError(
                 f"{method!r} makes no sense: {reweightings[0]!r} weighs the samples of a loss, and {first!r} "
                 f"minimises none. Write {with_loss!r}, or {first!r} alone."
             )
-        if "tbr" in statistics:
+        equal = next((one for name in statistics if (one := COMPONENTS[name].build.without_objective)), None)
+        if equal is not None:
             raise MethodError(
-                f"{method!r} makes no sense: TBR is about the gradient of a loss, and {first!r} minimises none; "
-                f"without one it equals TEMA. Write {with_loss!r}, or 'tema'."
+                f"{method!r} makes no sense: {statistics[0]!r} is about the gradient of a loss, and {first!r} "
+                f"minimises none; without one it equals {equal!r}. Write {with_loss!r}, or {equal!r}."
             )
-        if first != "bn" and statistics:
+        if first != EMPTY and statistics:
             raise MethodError(
                 f"{method!r} names two kinds of statistics, {first!r} and {statistics[0]!r}. Write {statistics[0]!r}."
             )
@@ -148,7 +163,7 @@ def parse(method: str) -> Recipe:
         raise MethodError(f"{method!r} names two kinds of statistics, {' and '.join(statistics)}; choose one.")
     if len(reweightings) > 1:
         raise MethodError(f"{method!r} names two reweightings, {' and '.join(reweightings)}; choose one.")
-    default = "bn" if objective else first
+    default = EMPTY if objective else first
     if len(answers) > 1:
         raise MethodError(f"{method!r} corrects the answer twice, {' and '.join(answers)}; choose one.")
     first_of = [names[0] if names else None for names in (statistics, reweightings, answers, filters)]
@@ -168,19 +183,18 @@ def used_settings(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
         >>> used_settings("bn", {"lr": 0.1, "update": "slow"})
         {'update': 'slow'}
     """
-    used = used_by(parse(method).classes)
+    recipe = parse(method)
+    used = used_by(recipe.classes, with_objective=recipe.trains != "nothing")
     return {name: value for name, value in given.items() if name in used}
 
 
 def require_used(recipe: Recipe, given: Iterable[str]) -> None:
     """Raise where a setting is used by no component of the method, and name those that would use it."""
     check_names(dict.fromkeys(given), recipe.classes)
-    used = used_by(recipe.classes)
+    used = used_by(recipe.classes, with_objective=recipe.trains != "nothing")
     for name in given:
-        if name == "prior" and str(recipe) != "bn":
-            raise SettingError(f"Setting `prior` belongs to method 'bn', but the method is '{recipe}'.")
         if name not in used:
-            others = [one.name for one in _components() if name in used_by([one.build])]
+            others = [one.name for one in by_kind() if name in used_by([one.build])]
             raise SettingError(
                 f"Setting `{name}` is used by no part of '{recipe}'; it belongs to "
                 f"{', '.join(repr(other) for other in others)}. Leave it out."
@@ -198,64 +212,3 @@ def _check_names(method: str, first: str, parts: list[str]) -> None:
         if part not in follows:
             why = "starts a method and cannot follow '+'." if part in starts else "is unknown as a part."
             raise MethodError(f"{part!r} in {method!r} {why}{nearest(part, follows)}")
-
-
-def _components() -> list[Component]:
-    """Return the components kind by kind."""
-    load_packages()
-    return sorted(COMPONENTS.values(), key=lambda w: get_args(Kind).index(w.kind))
-
-
-class Description(str):
-    """What a component does, in one line.
-
-    Attributes:
-        settings: the names of those that it uses, besides those that every method has.
-    """
-
-    settings: tuple[str, ...]
-
-    def __new__(cls, line: str, settings: tuple[str, ...] = ()) -> Description:
-        """Keep the settings beside the text."""
-        made = super().__new__(cls, line)
-        made.settings = settings
-        return made
-
-
-def methods() -> dict[str, Description]:
-    """List every component of a method string, with one line and the settings of each; parts begin with "+".
-
-    Examples:
-        >>> import delta_tta
-        >>> for name, line in delta_tta.methods().items():
-        ...     print(f"{name:8} {line}")  # doctest: +ELLIPSIS
-        source   the model as it is, nothing adapts
-        ...
-        >>> delta_tta.methods()["+dot"].settings
-        ('lam', 'dot')
-    """
-    said = {one.name: Description(one.line, settings_of(one.build)) for one in _components()}
-    alone = {one.name: said[one.name] for one in _components() if one.alone}
-    parts = {f"+{one.name}": said[one.name] for one in _components() if one.part}
-    short = {
-        f"+{name}": Description(LINES[name], tuple(dict.fromkeys(s for part in long for s in said[part].settings)))
-        for name, long in ABBREVIATIONS.items()
-    }
-    return {**alone, **parts, **short}
-
-
-def all_methods() -> list[str]:
-    """List every method that can be written for a model with batch norms, in its shortest form."""
-    starts = [w.name for w in _components() if w.alone]
-    parts = [w for w in _components() if w.part]
-    kinds = [[None, *(w.name for w in parts if w.kind == kind)] for kind in dict.fromkeys(w.kind for w in parts)]
-    choices = [[name for name in chosen if name is not None] for chosen in itertools.product(*kinds)]
-    found: dict[str, None] = {}
-    for start, chosen in itertools.product(starts, sorted(choices, key=len)):
-        try:
-            recipe = parse("+".join([start, *chosen]))
-        except MethodError:
-            continue
-        if not recipe.splits_batches:
-            found[str(recipe)] = None
-    return list(found)

@@ -31,6 +31,7 @@ class Capabilities:
 
     Attributes:
         uses: the settings it reads, of `delta_tta.Settings`.
+        uses_alone: those that it reads in methods without an objective only.
         Options: a frozen dataclass of settings of its own, for components outside of this package; they are given to
             `adapt` like all others, and `settings.options(Options)` returns them.
         defaults: settings that differ from the usual ones.
@@ -41,10 +42,10 @@ class Capabilities:
         synchronises: whether several processes may adapt as one.
         bakes: whether unload(keep=True) may leave a plain model.
         cost: of a sample, in forward passes, where it is much more than that of a training step.
-        trains: which parameters a standalone method trains, those of the norm layers or all.
     """
 
     uses: ClassVar[tuple[str, ...]] = ()
+    uses_alone: ClassVar[tuple[str, ...]] = ()
     Options: ClassVar[type | None] = None
     defaults: ClassVar[Mapping[str, Any]] = {}
     defaults_by_preset: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -101,6 +102,12 @@ def component(
         return build
 
     return register
+
+
+def by_kind() -> list[Component]:
+    """Return all components, kind by kind."""
+    load_packages()
+    return sorted(COMPONENTS.values(), key=lambda one: get_args(Kind).index(one.kind))
 
 
 def load_packages() -> None:

@@ -44,6 +44,10 @@ class Reweighting(Capabilities):
         """Return what to remember after this batch."""
         return state
 
+    def frequencies(self, state: State) -> Tensor | None:
+        """Return a copy of the estimated class frequencies, (K,), if there are any."""
+        return None
+
 
 class Frequencies(Reweighting):
     """Base of those that estimate the class frequencies z."""
@@ -53,6 +57,10 @@ class Frequencies(Reweighting):
     def next_state(self, prediction: Prediction, state: State, selected: Tensor | None) -> State:
         """Line 10: z_t = λ z_{t−1} + (1−λ) mean_B p."""
         return {"z": class_frequencies(self.z(prediction, state), prediction.p, self.settings.lam)}
+
+    def frequencies(self, state: State) -> Tensor | None:
+        """Return a copy of z."""
+        return state["z"].clone() if "z" in state else None
 
     def z(self, prediction: Prediction, state: State) -> Tensor:
         """Return z_{t−1}, (K,); uniform at first."""

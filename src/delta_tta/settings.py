@@ -220,14 +220,15 @@ def check_names(given: Mapping[str, Any], components: Sequence[Any] = ()) -> Non
             raise SettingError(f"Unknown setting {name!r}.{hint}")
 
 
-def used_by(components: Sequence[Any]) -> set[str]:
+def used_by(components: Sequence[Any], with_objective: bool = False) -> set[str]:
     """Return the settings that a method of these components has."""
-    return {*COMMON, *(name for one in components for name in settings_of(one))}
+    found = {*COMMON, *(name for one in components for name in (*one.uses, *_options(one)))}
+    return found if with_objective else found | {name for one in components for name in one.uses_alone}
 
 
 def settings_of(component: Any) -> tuple[str, ...]:
     """Return the settings that a component reads, besides those that every method has."""
-    return (*component.uses, *_options(component))
+    return (*component.uses, *component.uses_alone, *_options(component))
 
 
 def _options(component: Any) -> list[str]:

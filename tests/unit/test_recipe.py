@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import delta_tta
 from delta_tta import MethodError
-from delta_tta.recipe import Recipe, all_methods, parse
+from delta_tta.catalog import all_methods
+from delta_tta.recipe import Recipe, parse
 from delta_tta.registry import COMPONENTS, Kind
 from nets import conv_net
 

@@ -7,6 +7,7 @@ import pytest
 
 import delta_tta
 from delta_tta import PRESETS, SettingError, Settings
+from delta_tta.recipe import used_settings
 from delta_tta.registry import COMPONENTS
 from delta_tta.settings import OURS, make_settings, used_by
 from delta_tta.settings_typing import SettingsDict
@@ -90,7 +91,7 @@ def test_settings_are_frozen():
         ({"pace": "even"}, "Unknown setting 'pace'"),
         ({"paper": True}, "leave out `paper`"),
         ({"episodic": True, "update": "slow"}, "update='slow'"),
-        ({"prior": 8}, "belongs to method 'bn'"),
+        ({"prior": 8}, "belongs to 'bn'"),
     ],
 )
 def test_refusals(settings, teaches):
@@ -123,6 +124,12 @@ def test_every_setting_has_an_owner_and_every_owner_uses_settings_that_exist():
     own = {field.name for build in builds if build.Options for field in dataclasses.fields(build.Options)}
     assert used_by(builds) - own == fields
     assert not own & fields
+
+
+def test_the_prior_belongs_to_batch_statistics_without_an_objective():
+    delta_tta.adapt(conv_net(), "bn+sticky", prior=8).unload()
+    assert used_settings("bn+sticky", {"prior": 8}) == {"prior": 8}
+    assert used_settings("tent", {"prior": 8}) == {}
 
 
 def test_an_integer_is_a_fine_number():

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import get_args
 
-from .. import recipe
+from .. import catalog, recipe
 from ..corruptions.constants import TYPES, VALIDATION
 from ..errors import MethodError
 from ..experiments.cell import CLEAN
@@ -24,7 +24,7 @@ def method(incomplete: str) -> Offered:
     """Offer methods, one component longer than what is typed: tent, then tent+delta, then tent+delta+lame."""
     before = incomplete.rpartition("+")[0]
     found: dict[str, str] = {}
-    for word, line in recipe.methods().items():
+    for word, line in catalog.methods().items():
         alone = not word.startswith("+")
         for candidate in [word] if alone else [f"{base}{word}" for base in (before, incomplete) if base]:
             if _makes_sense(candidate):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from .. import recipe
+from .. import catalog
 from .console import Json, consoles, print_json
 
 EXAMPLES = """
@@ -16,7 +16,7 @@ Examples:
 
 def methods(as_json: Json = False) -> None:
     """List every component a method can be made of, what it does, and its settings."""
-    known = recipe.methods()
+    known = catalog.methods()
     if as_json:
         print_json({name: {"line": line, "settings": line.settings} for name, line in known.items()})
         return

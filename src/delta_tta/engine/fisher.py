@@ -8,23 +8,21 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, SettingError
-from ..objectives import Eata
 from ..prediction import Prediction
 from .finite import finite
 from .step import Updater
 
 
-def show_source(updater: Updater, source: Iterable[Tensor] | None) -> None:
+def show_source(updater: Updater, method: str, source: Iterable[Tensor] | None) -> None:
     """Let an objective that needs source images see them."""
     objective = updater.objective
     if objective is None or not objective.needs_source:
         return
     if source is None:
         raise SettingError(
-            "Method 'eata' measures on images of the training distribution how much each parameter matters. Give "
-            "some (the paper: 2,000) in batches: adapt(model, 'eata', source=loader); or write 'eta'."
+            f"Method '{method}' measures on images of the training distribution how much each parameter matters. Give "
+            f"some (2,000 are enough) in batches: adapt(model, '{method}', source=loader)."
         )
-    assert isinstance(objective, Eata)
     batches = (source,) if isinstance(source, Tensor) else (x[0] if isinstance(x, (tuple, list)) else x for x in source)
     objective.hold(updater.adapted.source, fisher(updater, batches))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -11,11 +13,13 @@ from torch import Tensor
 
 from ..errors import InputError, ModelError
 from ..norms.statistics import overwritten
+from ..postprocess.base import Postprocess
+from .hooks import Hooks
 from .model import AdaptedModel
 
 
 class Forward:
-    """The adapted model and its number of classes, known after the first batch."""
+    """The adapted model, its answers, and its number of classes, known after the first batch."""
 
     least_classes = 1
 
@@ -23,10 +27,20 @@ class Forward:
         self.adapted = adapted
         self.ranks = adapted.phase.ranks
         self.classes: int | None = None
+        self.postprocess: Postprocess | None = None
+        self.hooks = Hooks()
 
     def discard(self) -> None:
         """Forget what was observed and not committed."""
         self.adapted.discard()
+
+    def predict(self, x: Tensor) -> Tensor:
+        """Answer with what is known; nothing changes."""
+        with torch.no_grad():
+            answer = self._answer(x, self._logits(x).detach())
+        if self.postprocess is not None:
+            self.postprocess.pending = None
+        return answer
 
     def logits_of_source(self, x: Tensor) -> Tensor:
         """Run the source model."""
@@ -105,3 +119,17 @@ class Forward:
                 "Call reset() before another task begins."
             )
         return logits
+
+    def _answer(self, x: Tensor, logits: Tensor, seen: bool = False) -> Tensor:
+        if self.hooks.on and not math.isfinite(float(logits.sum())):
+            answered = logits.amax(1, keepdim=True).isfinite()  # a class may be masked by −∞
+            if not bool(answered.all()):
+                logits = torch.where(answered, logits, self.logits_of_source(x))
+        if self.postprocess is None:
+            return logits
+        return self.postprocess(x, logits, lambda images: self._again(images, seen).detach())
+
+    def _again(self, images: Tensor, seen: bool) -> Tensor:
+        """Run other images as the batch was run, which the layers have seen or not."""
+        with self._phase("replaying") if seen else contextlib.nullcontext():
+            return self._logits(images)

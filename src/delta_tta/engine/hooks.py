@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
+from ..prediction import Prediction
 from ..signals import Skip
+
+
+class Check(Protocol):
+    """Looks at predictions and may warn."""
+
+    def look(self, prediction: Prediction) -> None:
+        """Look at those of one batch."""
+
+    def reset(self) -> None:
+        """Begin to look again."""
 
 
 class Hooks:
@@ -23,6 +34,9 @@ class Hooks:
     on = False
     refused = 0
     rollbacks = 0
+
+    def __init__(self, check: Check | None = None) -> None:
+        self._check = check
 
     def attempt(self) -> Callable[[], AbstractContextManager[None]]:
         """Return what surrounds the parts of a batch: where one fails, the batch was never counted."""
@@ -47,8 +61,15 @@ class Hooks:
     def restarted(self) -> None:
         """Learning has begun again from the source."""
 
+    def after_commit(self, prediction: Prediction) -> None:
+        """Look at the predictions that were learnt from."""
+        if self._check is not None:
+            self._check.look(prediction)
+
     def reset(self) -> None:
         """Forget everything."""
+        if self._check is not None:
+            self._check.reset()
 
     def memory(self) -> dict[str, Any]:
         """Return what must be saved."""

@@ -48,7 +48,7 @@ class AdaptedModel:
             self._requires_grad.update({p: on for p, on in other._requires_grad.items() if p in self._requires_grad})
         self._types = {name: p.dtype for name, p in self.parameters.items()}
         self._source = {name: p.detach().clone() for name, p in self.parameters.items()}
-        if recipe.statistics != "source":
+        if recipe.renews:
             kind = (
                 COMPONENTS[recipe.statistics].build
                 if recipe.standalone is None

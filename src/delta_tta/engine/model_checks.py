@@ -9,7 +9,7 @@ from torch import nn
 
 from ..errors import MethodError, ModelError
 from ..norms import NormSites
-from ..recipe import Recipe
+from ..recipe import EMPTY, SOURCE, Recipe
 from ..registry import COMPONENTS
 
 
@@ -19,7 +19,7 @@ def check_kind(model: nn.Module, recipe: Recipe) -> None:
         graph = getattr(module, "graph", None) if isinstance(module, torch.fx.GraphModule) else None
         if isinstance(module, torch.jit.ScriptModule):
             # a part without batch norms, such as one that normalises the images, does no harm
-            adapts = recipe.statistics != "source" and _has_statistics(module)
+            adapts = recipe.renews and _has_statistics(module)
             if name and hasattr(module, "training") and not adapts:
                 continue
             what = f"compiled by TorchScript ({type(module).__name__})"
@@ -48,7 +48,7 @@ def check_layers(model: nn.Module, recipe: Recipe, sites: NormSites, parameters:
         raise ModelError("The model was made under torch.inference_mode() and cannot learn; make it outside.")
     if recipe.needs_batch_norm and not sites.originals:
         trains = recipe.objective is not None and bool(parameters)
-        instead = replace(recipe, statistics="bn") if trains else _without_loss(recipe, "source")
+        instead = replace(recipe, statistics=EMPTY) if trains else _without_loss(recipe, SOURCE)
         raise ModelError(
             f"Method '{recipe}' renews the statistics of batch norm layers, and the model has none. "
             f"Write '{instead}' instead."

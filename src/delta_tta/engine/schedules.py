@@ -24,6 +24,8 @@ from .step import Update, Updater
 class Every:
     """Answer a batch and learn from it."""
 
+    answers_together = False  # whether kept samples are part of the batch that is answered
+
     def __init__(self, updater: Updater, length: int) -> None:
         self.updater = updater
         self.length = length
@@ -103,6 +105,8 @@ def _start(updater: Updater, x: Tensor) -> tuple[Tensor, Callable[[], None]]:
 class Window(Every):
     """Answer and learn with the last `length` samples at every batch (L/B times the cost)."""
 
+    answers_together = True
+
     def answer(self, x: Tensor, later: bool) -> tuple[Tensor, Update]:
         """Answer the new samples as part of the window."""
         window = self._with_cache(x)[-max(self.length, len(x)) :]
@@ -138,7 +142,7 @@ SCHEDULES: dict[str, type[Every]] = {"every": Every, "slow": Slow, "window": Win
 def schedule_of(updater: Updater, settings: Settings) -> Every:
     """Return the schedule of the settings; who learns nothing keeps samples only where they help to answer others."""
     kind = SCHEDULES[settings.update]
-    keeps = updater.learns or (kind is Window and updater.compares)
+    keeps = updater.learns or (kind.answers_together and updater.compares)
     return (kind if keeps else Every)(updater, settings.length)
 
 

@@ -12,7 +12,6 @@ from torch import Tensor
 from ..errors import StateError
 from ..norms.layers import MovingAverage
 from ..norms.statistics import follow
-from ..objectives import Eata
 from ..postprocess.sticky import Sticky
 from ..recipe import Recipe
 from ..settings import Settings
@@ -40,7 +39,7 @@ def capture(updater: Updater, schedule: Every) -> dict[str, Any]:
         "reweighting": _copied(updater.reweighting_memory),
         "answer": {} if updater.postprocess is None else _copied(updater.postprocess.memory),
         "shares": {} if updater.shares is None else updater.shares.remembered(),
-        "fisher": _copied(updater.objective.fisher) if isinstance(updater.objective, Eata) else {},
+        "fisher": {} if updater.objective is None else _copied(updater.objective.fisher),
         "cache": None if schedule.cache is None else schedule.cache.clone(),
     }
 
@@ -134,9 +133,8 @@ def _check_fit(state: Mapping[str, Any], updater: Updater) -> None:
     shares = state["shares"]
     if shares if updater.shares is None else not updater.shares.fits(shares, state["classes"]):
         raise StateError("The state is damaged: what it says of the shares makes no sense.")
-    if {name: f.shape for name, f in state["fisher"].items()} != (
-        shapes if isinstance(updater.objective, Eata) else {}
-    ):
+    measured = updater.objective is not None and updater.objective.needs_source
+    if {name: f.shape for name, f in state["fisher"].items()} != (shapes if measured else {}):
         raise StateError("The state is damaged: its Fisher information belongs to other parameters.")
     guard = state["guard"]
     if guard and (guard.keys() != {"counts", "good"} or len(guard["counts"]) != 6):
@@ -184,7 +182,7 @@ def restore(state: Mapping[str, Any], updater: Updater, schedule: Every) -> None
         for name, values in state["optimizer"].items():
             updater.optimizer.state[parameters[name]] = _copied(values)
     updater.objective_memory = _copied(state["objective"])
-    if isinstance(updater.objective, Eata):
+    if updater.objective is not None:
         updater.objective.fisher = _copied(state["fisher"])
     updater.reweighting_memory = _copied(state["reweighting"])
     if updater.postprocess is not None:

@@ -1,23 +1,18 @@
-"""The way of one batch through the words: forward, loss, gradient, and only then new state."""
+"""One update: forward pass, loss, gradient, then commit of the new state."""
 
 from __future__ import annotations
 
-import contextlib
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..guard.dependence import DependenceCheck
-from ..norms.anchored import Anchored
 from ..norms.labels import Labels
 from ..norms.layers import MovingAverage
 from ..norms.selection import ShareSelector
 from ..norms.statistics import at_least_float32
 from ..objectives import Objective
-from ..postprocess.base import Postprocess
 from ..prediction import Prediction
 from ..recipe import Recipe
 from ..registry import COMPONENTS, Capabilities, State
@@ -28,7 +23,6 @@ from .again import Again
 from .descent import descent
 from .finite import not_finite
 from .forward import Forward
-from .hooks import Hooks
 from .loss import Loss
 from .model import AdaptedModel
 from .optimizer import make_optimizer, take_step
@@ -45,22 +39,14 @@ class Updater(Forward, Capabilities):
         self.settings = settings
         self.objective: Objective | None = _build(recipe.objective, settings)
         self.reweighting: Reweighting | None = _build(recipe.reweighting, settings)
-        self.postprocess: Postprocess | None = (
-            None if recipe.postprocess is None else COMPONENTS[recipe.postprocess].build(adapted.model, settings)
-        )
-        if self.postprocess is not None:
+        if recipe.postprocess is not None:
+            self.postprocess = COMPONENTS[recipe.postprocess].build(adapted.model, settings)
             self.postprocess.ranks = self.ranks
         self.labelled = any(norm.needs_labels for norm in adapted.norms.values())
         compares = recipe.trains != "nothing" or self.labelled
         self.least_classes = 2 if compares else self.postprocess.least_classes if self.postprocess else 1
-        self.hooks = Hooks()
-        anchored = any(isinstance(norm, Anchored) for norm in adapted.norms.values())
-        self.shares = ShareSelector(adapted, settings) if anchored else None
-        self.dependence = (
-            DependenceCheck(recipe)
-            if recipe.statistics == "bn" and adapted.norms and recipe.standalone is None
-            else None
-        )
+        has_shares = any(norm.has_shares for norm in adapted.norms.values())
+        self.shares = ShareSelector(adapted, settings) if has_shares else None
         self._start()
 
     def _start(self) -> None:
@@ -72,8 +58,6 @@ class Updater(Forward, Capabilities):
             self.postprocess.reset()
         if self.shares is not None:
             self.shares.reset()
-        if self.dependence is not None:
-            self.dependence.reset()
         self._start_training()
 
     def _start_training(self) -> None:
@@ -87,9 +71,9 @@ class Updater(Forward, Capabilities):
     def reset_if_due(self) -> None:
         """Bring back the source after every `reset_every` updates; what is known of the stream stays."""
         if self.settings.reset_every is not None and self.updates >= self.settings.reset_every:
-            (classes, dependence), self.dependence = (self.classes, self.dependence), None
+            classes = self.classes
             self.reset()
-            self.classes, self.dependence = classes, dependence
+            self.classes = classes
             self.hooks.restarted()
 
     @property
@@ -106,16 +90,7 @@ class Updater(Forward, Capabilities):
 
     def frequencies(self) -> Tensor | None:
         """Return a copy of DOT's z, (K,), if there is one."""
-        z = self.reweighting_memory.get("z")
-        return None if z is None else z.clone()
-
-    def predict(self, x: Tensor) -> Tensor:
-        """Answer with what is known; nothing changes."""
-        with torch.no_grad():
-            answer = self._answer(x, self._logits(x).detach())
-        if self.postprocess is not None:
-            self.postprocess.pending = None
-        return answer
+        return None if self.reweighting is None else self.reweighting.frequencies(self.reweighting_memory)
 
     @property
     def started(self) -> bool:
@@ -198,20 +173,6 @@ class Updater(Forward, Capabilities):
 
     def _not_learnt(self, why: Skip) -> Outcome:
         return Outcome(skipped=why, frequencies=self.frequencies())
-
-    def _answer(self, x: Tensor, logits: Tensor, seen: bool = False) -> Tensor:
-        if self.hooks.on and not math.isfinite(float(logits.sum())):
-            answered = logits.amax(1, keepdim=True).isfinite()  # a class may be masked by −∞
-            if not bool(answered.all()):
-                logits = torch.where(answered, logits, self.logits_of_source(x))
-        if self.postprocess is None:
-            return logits
-        return self.postprocess(x, logits, lambda images: self._again(images, seen).detach())
-
-    def _again(self, images: Tensor, seen: bool) -> Tensor:
-        """Run other images as the batch was run, which the layers have seen or not."""
-        with self._phase("replaying") if seen else contextlib.nullcontext():
-            return self._logits(images)
 
     def _learn(self, x: Tensor, logits: Tensor) -> Outcome:
         kind = logits.device.type
@@ -297,8 +258,7 @@ class Updater(Forward, Capabilities):
                 self.reweighting_memory = self.reweighting.next_state(
                     prediction, before, None if found is None else found.selected
                 )
-            if self.dependence is not None:
-                self.dependence.look(prediction)
+            self.hooks.after_commit(prediction)
             self.classes = prediction.classes
             self.updates += 1
 

@@ -21,23 +21,27 @@ import torch
 from torch import Tensor
 
 from ..engine import state as states
-from ..engine.hooks import Hooks
+from ..engine.hooks import Check, Hooks
 from ..engine.schedules import Every
 from ..engine.step import Updater
 from ..norms.moving import MovingAverage
+from ..recipe import Recipe
 from ..settings import Settings
 from ..signals import Reason, Skip
 from .blank import SHOWS_NOTHING, BlankDetector
+from .dependence import DependenceCheck
 from .limits import Guard
 from .proportion import FeatureRange
 
 log = logging.getLogger("delta_tta")
 
 
-def hooks_of(settings: Settings, updater: Updater, schedule: Every) -> Hooks:
-    """Return the guard that the settings ask for, or none."""
+def hooks_of(recipe: Recipe, settings: Settings, updater: Updater, schedule: Every) -> Hooks:
+    """Return the guard that the settings ask for, or none; and the warning of methods that need it."""
     guard = Guard() if settings.guard == "on" else settings.guard
-    return Monitor(guard, updater, schedule) if isinstance(guard, Guard) else Hooks()
+    misled = recipe.per_batch and recipe.standalone is None and bool(updater.adapted.norms)
+    check = DependenceCheck(recipe) if misled else None
+    return Monitor(guard, updater, schedule, check) if isinstance(guard, Guard) else Hooks(check)
 
 
 class Monitor(Hooks):
@@ -49,7 +53,8 @@ class Monitor(Hooks):
 
     on = True
 
-    def __init__(self, guard: Guard, updater: Updater, schedule: Every) -> None:
+    def __init__(self, guard: Guard, updater: Updater, schedule: Every, check: Check | None = None) -> None:
+        super().__init__(check)
         self.guard = guard
         self._updater, self._schedule = updater, schedule
         self._usual: FeatureRange | None = None
@@ -58,6 +63,7 @@ class Monitor(Hooks):
 
     def reset(self) -> None:
         """Forget everything."""
+        super().reset()
         self.refused = 0
         self.rollbacks = 0
         self._good: dict[str, Any] | None = None  # the state when the two last agreed

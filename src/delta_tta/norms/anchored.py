@@ -89,6 +89,7 @@ class Anchored(MovingAverage):
     """Averages `mean` and `std` of every slot but the first, (slots − 1, C); gradients as TBR's."""
 
     uses = ("alpha",)
+    has_shares = True
     defaults: ClassVar[Mapping[str, Any]] = OURS
 
     def __init__(self, source: _BatchNorm, tail: Tail | None, settings: Settings, phase: Phase) -> None:

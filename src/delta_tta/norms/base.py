@@ -60,15 +60,25 @@ class Phase:
 class SourceStatistics(Capabilities):
     """Never built: with the source's statistics no layer is replaced."""
 
+    renews = False
+
 
 class AdaptiveNorm(nn.Module, Capabilities):
     """Base: holds the original layer, whose γ, β and source statistics it uses, as `source`.
 
     Attributes:
+        renews: whether it stands in for the original layer.
+        per_batch: whether it normalises each batch by itself; then its place may stay empty in a method string.
+        without_objective: the statistics that it equals without an objective, if it makes sense only with one.
+        has_shares: whether it mixes statistics in shares that are chosen (`selection.py`).
         needs_labels: whether it observes a batch with the labels that the model gave to it before.
         needs_statistics: whether it is made from the source's statistics.
     """
 
+    renews: ClassVar[bool] = True
+    per_batch: ClassVar[bool] = False
+    without_objective: ClassVar[str | None] = None
+    has_shares: ClassVar[bool] = False
     needs_labels: ClassVar[bool] = False
     needs_statistics: ClassVar[bool] = False
 

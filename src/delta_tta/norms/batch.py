@@ -15,7 +15,8 @@ from .tbr import eval_norm, tbr
 class BatchStatistics(AdaptiveNorm):
     """Batch statistics, mixed with the source's as if those came from `prior` more samples."""
 
-    uses = ("prior",)
+    uses_alone = ("prior",)
+    per_batch = True
 
     def frozen(self, x: Tensor) -> Tensor:
         """Normalise with the batch's statistics; there is nothing to remember."""

@@ -162,6 +162,8 @@ class Tema(MovingAverage):
 class Tbr(MovingAverage):
     """Test-time batch renormalisation; see tbr.py."""
 
+    without_objective = "tema"
+
     def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
         """Equation 1."""
         return tbr(x, *self._affine, mean, std, self._eps, seen)

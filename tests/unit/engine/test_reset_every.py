@@ -127,10 +127,10 @@ def test_the_guard_keeps_its_counts_and_its_rate_but_no_state_from_before():
 def test_one_warning_of_dependent_batches_and_the_classes_stay():
     adapter = make("tent", reset_every=1)
     adapter(stream(1, size=10)[0])
-    dependence, left = adapter._updater.dependence, adapter._updater.dependence._left
+    check, left = adapter._hooks._check, adapter._hooks._check._left
     adapter(stream(1, size=10)[0])
-    assert adapter._updater.dependence is dependence
-    assert dependence._left < left
+    assert adapter._hooks._check is check
+    assert check._left < left
     assert adapter.state_dict()["classes"] == 5
 
 

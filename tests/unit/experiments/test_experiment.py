@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delta_tta.catalog import all_methods
 from delta_tta.corruptions.constants import TYPES, VALIDATION
 from delta_tta.errors import DeltaError, InputError, MethodError, SettingError, StreamError
 from delta_tta.experiments import SCENARIOS, Cell, Experiment, Place, from_mapping, from_toml
 from delta_tta.experiments.experiment import CLEAN, FAMILIES, GROUPS
 from delta_tta.paper import benchmark as benchmark
-from delta_tta.recipe import all_methods
 from delta_tta.streams import StreamSpec
 from laboratory import NETWORK
 
