@@ -22,9 +22,9 @@ from delta_tta.recipe import all_methods, parse, used_settings
 from nets import CLASSES, conv_net, flat_net, group_norm, same, snapshot, volume_net
 
 
-@pytest.mark.parametrize("sentence", all_methods())
-def test_every_sentence_that_can_be_written_runs(sentence):
-    adapter = make(sentence)
+@pytest.mark.parametrize("written", all_methods())
+def test_every_method_that_can_be_written_runs(written):
+    adapter = make(written)
     for x in stream(2):
         assert adapter(x).isfinite().all()
 
@@ -164,9 +164,9 @@ def test_a_failure_inside_the_model_leaves_everything_in_place(method, schedule,
         adapter(xs[1])
     bomb.armed = False
     assert_same_state(adapter.state_dict(), before)
-    twin = make(method, schedule, device=device)
-    twin(xs[0])
-    assert torch.equal(adapter(xs[2]), twin(xs[2]))
+    reference = make(method, schedule, device=device)
+    reference(xs[0])
+    assert torch.equal(adapter(xs[2]), reference(xs[2]))
     assert same({k: v.cpu() for k, v in snapshot(adapter.unload()).items()}, source)
 
 

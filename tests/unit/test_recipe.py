@@ -80,7 +80,7 @@ def test_refusals_say_what_to_write(method, teaches):
     assert teaches in str(error.value)
 
 
-def test_every_sentence_reads_back_as_itself():
+def test_every_method_reads_back_as_itself():
     found = all_methods()
     with_a_loss = 3 * 6 + 2 * 5  # tent, pl, ent-w with no or one of 5 reweightings; eta and eata have div-w already
     adapting = 2 * (4 + 4 * with_a_loss)  # source, bn, tema, anchored, or a loss over four statistics; and with lame
@@ -88,11 +88,11 @@ def test_every_sentence_reads_back_as_itself():
     assert (
         len(found) == len(set(found)) == 2 * (adapting + mirrored + 1) + 2
     )  # with and without sticky; so tta; cotta, memo
-    for sentence in found:
-        assert str(parse(sentence)) == sentence
+    for method in found:
+        assert str(parse(method)) == method
 
 
-def test_methods_lists_every_word_with_a_line():
+def test_methods_lists_every_component_with_a_line():
     listed = delta_tta.methods()
     assert list(listed)[:6] == ["source", "bn", "tema", "anchored", "tent", "pl"]
     assert {"+tbr", "+anchored", "+tema", "+dot", "+sticky", "+delta"} <= set(listed)

@@ -91,8 +91,8 @@ def counting(monkeypatch, name):
     return sizes
 
 
-def test_what_the_twin_makes_of_them_is_no_verdict(monkeypatch):
-    """Else a lens that is covered when the twin is asked would undo all that was learnt, or be taken for health."""
+def test_what_the_reference_makes_of_them_is_no_verdict(monkeypatch):
+    """Else a lens covered when the reference is asked would undo all that was learnt, or be taken for health."""
     model, asked = adapter("tent+delta", guard=Guard(every=1, samples=1)), counting(monkeypatch, "logits_of_reference")
     for seed in range(4):
         model(images(seed))

@@ -76,7 +76,7 @@ def test_all_cells_of_the_demo_have_a_key(demo, tmp_path):
         assert len({(c.method, c.stream, c.corruptions, c.spelled_out) for c in same}) == 1
 
 
-def test_with_everything_a_ground_has_all_corruptions_and_seeds(demo):
+def test_with_everything_a_benchmark_has_all_corruptions_and_seeds(demo):
     full = demo.full()
     (spec,) = (spec for spec in TABLES if spec.id == "table-5")
     cells = spec.cells(full)
@@ -95,7 +95,7 @@ def test_slow_methods_get_shorter_streams(demo):
     assert set(samples.values()) == {None, 250}
 
 
-def test_a_ground_without_its_data_is_refused():
+def test_a_benchmark_without_its_data_is_refused():
     for name in set(BENCHMARKS) - {"demo"}:
         with pytest.raises(SettingError, match=r"--(data|weights)"):
             benchmark(name)
