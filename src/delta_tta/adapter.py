@@ -216,7 +216,7 @@ class Adapter(Stateful):
         return self
 
     def extra_repr(self) -> str:
-        """Show the method, and what its words mean."""
+        """Show the method, and what its components do."""
         return f"method='{self.recipe}': {self.recipe.in_words()}"
 
     @contextmanager

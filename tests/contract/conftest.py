@@ -24,5 +24,5 @@ def pytest_generate_tests(metafunc):
 
 
 def marks(method):
-    """Each word at least once in every run of the tests; each pair of words among the slow ones."""
+    """Each component at least once in every run of the tests; each pair among the slow ones."""
     return () if method in FEW else pytest.mark.slow

@@ -166,9 +166,9 @@ def test_a_failure_inside_the_model_leaves_everything_in_place(method, schedule,
         adapter(xs[1])
     bomb.armed = False
     assert_same_state(adapter.state_dict(), before)
-    twin = make(method, schedule, device=device)
-    twin(xs[0])
-    assert torch.equal(adapter(xs[2]), twin(xs[2]))
+    reference = make(method, schedule, device=device)
+    reference(xs[0])
+    assert torch.equal(adapter(xs[2]), reference(xs[2]))
     assert same({k: v.cpu() for k, v in snapshot(adapter.unload()).items()}, source)
 
 

@@ -46,7 +46,7 @@ def test_channels_last(method, schedule, device):
 
 
 @pytest.mark.slow
-@pytest.mark.few  # seconds each: every word once, not every pair of words
+@pytest.mark.few  # seconds each: every component once, not every pair
 @pytest.mark.parametrize("outside", [False, True])
 def test_torch_compile(method, device, outside):
     torch.compiler.reset()
@@ -78,8 +78,8 @@ def test_a_deep_copy_lives_on_its_own(method, schedule, device):
     first, second = stream(3, device=device), stream(3, seed=1, device=device)
     for x in first:
         adapter(x)
-    twin = copy.deepcopy(adapter)  # in the background the last update may still be running
-    copied = [twin(x) for x in second]
+    reference = copy.deepcopy(adapter)  # in the background the last update may still be running
+    copied = [reference(x) for x in second]
     assert all(torch.equal(a, adapter(x)) for a, x in zip(copied, second, strict=True))
 
 

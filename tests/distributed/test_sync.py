@@ -82,7 +82,7 @@ def check(folder, method, shares, settings):
         together = torch.cat([rank["answers"][step] for rank in ranks])
         assert torch.allclose(together, whole, atol=1e-6, rtol=0), f"{method}, step {step}"
     wanted = dict(tensors(state))
-    assert wanted or method == "bn"
+    assert bool(wanted) == (method != "bn")
     for rank in ranks:
         for name, value in tensors(rank["state"]):
             assert torch.allclose(value.double(), wanted[name].double(), atol=1e-6, rtol=0), f"{method}{name}"

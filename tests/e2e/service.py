@@ -155,17 +155,17 @@ def kill_at_each_line(folder):
 
 def serve_under_a_limit(folder):
     """No file may grow beyond the limit, as on a disk that is full."""
-    adapter, twin = make(), make()
+    adapter, reference = make(), make()
     saved = Checkpointer(folder, every=1, keep=2).attach(adapter)
     errors = []
     logging.getLogger("delta_tta").addHandler(handler := logging.Handler())
     handler.emit = errors.append
-    adapter(batch(0)), twin(batch(0))
+    adapter(batch(0)), reference(batch(0))
     whole = newest(folder)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     for step, size in enumerate((10, 1000, 20_000, 100_000), 1):
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-        assert torch.equal(adapter(batch(step)), twin(batch(step)))
+        assert torch.equal(adapter(batch(step)), reference(batch(step)))
         assert os.listdir(folder) == [f"step-{whole:09d}.pt"]
         assert saved.failures == step
         assert isinstance(saved.last_error, OSError)
@@ -178,7 +178,7 @@ def serve_under_a_limit(folder):
             raise AssertionError("it did not notice")
     assert len(errors) == 1
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    adapter(batch(5)), twin(batch(5))
+    adapter(batch(5)), reference(batch(5))
     assert (newest(folder), saved.failures, saved.last_error) == (6, 4, None)
 
 

@@ -36,7 +36,7 @@ def examples(document):
 
 
 @pytest.fixture
-def words_forgotten():
+def components_forgotten():
     """Whatever words a page teaches, the next test does not know them."""
     known = dict(words.COMPONENTS)
     yield
@@ -148,7 +148,7 @@ def test_links_between_documents_lead_somewhere():
                 assert not anchor or anchor in anchors(there), f"{page.name}: {target}#{anchor}"
 
 
-def test_a_new_word_is_one_class_and_one_line(words_forgotten):
+def test_a_new_component_is_one_class_and_one_line(components_forgotten):
     for example in examples("docs/architecture.md"):
         exec(example, {})
     adapter = delta_tta.adapt(conv_net(), "gini+delta")
@@ -157,7 +157,7 @@ def test_a_new_word_is_one_class_and_one_line(words_forgotten):
     assert "gini" in delta_tta.methods()
 
 
-def test_the_page_on_a_new_method_runs(words_forgotten, capsys):
+def test_the_page_on_a_new_method_runs(components_forgotten, capsys):
     names = {"network": conv_net(), "stream": batches(3)}
     for example in examples("docs/new-method.md"):
         exec(example, names)

@@ -61,18 +61,18 @@ def test_a_full_disk_stops_no_stream_and_costs_no_checkpoint(small_disk, caplog)
     def make():
         return delta_tta.adapt(conv_net(), "tent+delta", "cifar10-c", update="window", length=24)
 
-    adapter, twin = make(), make()
+    adapter, reference = make(), make()
     xs = batches(8)
     checkpoints = Checkpointer(small_disk, every=1, keep=1).attach(adapter)
     for x in xs[:2]:
-        assert torch.equal(adapter(x), twin(x))
+        assert torch.equal(adapter(x), reference(x))
     (last,) = small_disk.iterdir()
     room = os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_bsize
     assert last.stat().st_size + 4096 < room
     content = last.read_bytes()
     for i, left in enumerate((8192, 4096, 0)):
         (small_disk / "filler").write_bytes(b"x" * (room - left))
-        assert torch.equal(adapter(xs[2 + i]), twin(xs[2 + i]))
+        assert torch.equal(adapter(xs[2 + i]), reference(xs[2 + i]))
         assert "No space left" in str(checkpoints.last_error)
         assert sorted(path.name for path in small_disk.iterdir()) == ["filler", last.name]
     assert last.read_bytes() == content
@@ -83,7 +83,7 @@ def test_a_full_disk_stops_no_stream_and_costs_no_checkpoint(small_disk, caplog)
     resumed = make()
     assert Checkpointer(small_disk).attach(resumed).step == 2
     (small_disk / "filler").unlink()
-    assert torch.equal(adapter(xs[5]), twin(xs[5]))
+    assert torch.equal(adapter(xs[5]), reference(xs[5]))
     assert (checkpoints.failures, checkpoints.last_error) == (3, None)
     Checkpointer(small_disk).attach(resumed)
     assert same_state(resumed, adapter)
@@ -249,19 +249,19 @@ def test_whatever_a_worker_raises_reaches_the_next_call_and_the_adapter_goes_on(
     net.insert(3, part)
     settings = {"lr": 0.1, "update": update, "length": 12}
     adapter = delta_tta.adapt(net, "tent+delta", background=True, **settings)
-    twin = delta_tta.adapt(flat_net(), "tent+delta", **settings)
+    reference = delta_tta.adapt(flat_net(), "tent+delta", **settings)
     a, b, c, d = batches(4, shape=(6,))
-    adapter(a), twin(a)
+    adapter(a), reference(a)
     adapter.wait()
     before = {**adapter.state_dict(), "step": 2, "samples": 24, "checksum": None}  # b was answered, if not learnt
     part.error = kind("from the worker")
-    assert torch.equal(adapter(b), twin.predict(b))
+    assert torch.equal(adapter(b), reference.predict(b))
     adapter._worker.settled()  # it has raised, before the fault goes away
     part.error = None
     with pytest.raises(kind, match="from the worker"):
         adapter(c)
     assert_same_state({**adapter.state_dict(), "checksum": None}, before)
     for x in (c, d):
-        assert torch.equal(adapter(x), twin(x))
+        assert torch.equal(adapter(x), reference(x))
     adapter.wait()
-    assert torch.equal(adapter.predict(a), twin.predict(a))
+    assert torch.equal(adapter.predict(a), reference.predict(a))

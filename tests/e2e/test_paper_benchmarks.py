@@ -85,9 +85,9 @@ def test_cifar100_c(cifar):
 def test_weights_of_the_users_own_on_cifar100(cifar):
     common = ["table-7", "--on", "cifar100", "--data", cifar / "clean"]
     (table,) = reproduce(*common, "--weights", cifar / "robustbench.pt")
-    assert "resnext29 (robustbench.pt)" in table["words"]
+    assert "resnext29 (robustbench.pt)" in table["description"]
     (embedded,) = reproduce(*common)
-    assert "our ResNet-20" in embedded["words"]
+    assert "our ResNet-20" in embedded["description"]
     assert numbers(table).keys() == numbers(embedded).keys()
 
 

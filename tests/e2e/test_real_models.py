@@ -62,12 +62,12 @@ def test_the_three_lines_on_any_model(model):
 
 
 def test_bn_equals_the_models_own_train_mode_norms(model):
-    x, twin = drifted(), copy.deepcopy(model)
-    for m in twin.modules():
+    x, reference = drifted(), copy.deepcopy(model)
+    for m in reference.modules():
         if isinstance(m, torch.nn.modules.batchnorm._BatchNorm):
             m.train()
     with torch.no_grad():
-        expected = twin(x)
+        expected = reference(x)
     adapter = delta_tta.adapt(copy.deepcopy(model), "bn", guard="off")  # to an untrained net all noise is of one class
     assert torch.allclose(adapter(x), expected, rtol=1e-3, atol=1e-3)
 

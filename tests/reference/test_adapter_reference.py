@@ -54,7 +54,7 @@ def run_both(net, stream, objective, statistics, dot, optimizer, reduction, **se
 @pytest.mark.parametrize("dot", [None, "hard", "soft"])
 @pytest.mark.parametrize("statistics", ["bn", "tema", "tbr"])
 @pytest.mark.parametrize("objective", ["tent", "pl", "ent-w"])
-def test_every_word_combination(objective, statistics, dot, reduction):
+def test_every_combination_of_components(objective, statistics, dot, reduction):
     for optimizer in ("sgd", "adam"):
         net = conv_net(sharp=1.5).double()
         stream = batches(STEPS, size=10, dtype=torch.float64)

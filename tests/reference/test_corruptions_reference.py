@@ -17,7 +17,7 @@ SIDE = 224
 NAMES = (*TYPES, *VALIDATION)
 SEVERITIES = (1, 3, 5)
 NEIGHBOURS = ((1, 2), (3, 2), (3, 4), (5, 4))
-FUNCTIONS = {name: function for room in (noise, blur, weather, digital) for name, function in vars(room).items()}
+FUNCTIONS = {name: function for module in (noise, blur, weather, digital) for name, function in vars(module).items()}
 
 SAMPLES = {
     **dict.fromkeys(NAMES, 2),

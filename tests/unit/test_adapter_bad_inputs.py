@@ -74,7 +74,8 @@ def test_types_of_numbers(case, dtype, seed):
     x = (images(seed=seed) * 20).to(dtype)
     fits = dtype == dtype_of(case.net) or (case.net == "casting" and not dtype.is_complex)
     ended = case.try_it("types of numbers", x, x.to(dtype_of(case.net)) if fits else None)
-    assert fits or ended == "refused"
+    if not fits:
+        assert ended == "refused"
 
 
 def strided(x):
@@ -196,7 +197,8 @@ def test_values_that_are_not_finite(case, value, samples, where, seed):
 
     case.ask = ask
     ended = case.try_it("NaN and infinity", spoiled, None)
-    assert ended in ("refused", "skipped") or case.call == "predict"
+    if case.call != "predict":
+        assert ended in ("refused", "skipped")
     if ended != "refused":
         (logits,) = seen
         assert logits.isfinite().all()

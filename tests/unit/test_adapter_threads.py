@@ -108,7 +108,7 @@ def equal(a, b):
 def test_every_answer_is_the_one_of_its_turn(method, schedule):
     settings = {"lr": 0.05, **SETTINGS[schedule]}
     adapter = fitting(conv_net(), method, **settings)
-    twin = fitting(conv_net(), method, **{**settings, "background": False})
+    reference = fitting(conv_net(), method, **{**settings, "background": False})
     xs = batches(THREADS * CALLS, size=3)
     adapter(xs[0])
     state = adapter.state_dict()
@@ -128,9 +128,9 @@ def test_every_answer_is_the_one_of_its_turn(method, schedule):
     assert sorted(turns.order) == sorted(what for plan in plans for what in plan)  # one turn each
     assert [number for _, number in turns.order] != sorted(number for _, number in turns.order)  # they did mix
     for what in turns.order:
-        assert equal(came[what], ask(twin, what, xs, state)), what
+        assert equal(came[what], ask(reference, what, xs, state)), what
     turns.doing.now = ("state", -1)
-    assert equal(ask(adapter, ("state", -1), xs, state), ask(twin, ("state", -1), xs, state))
+    assert equal(ask(adapter, ("state", -1), xs, state), ask(reference, ("state", -1), xs, state))
 
 
 def test_signals_are_of_one_moment():

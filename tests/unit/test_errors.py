@@ -221,7 +221,7 @@ def test_a_model_that_is_a_norm_layer_itself():
         delta_tta.adapt(nn.BatchNorm1d(5), "bn")
 
 
-def test_a_word_that_cannot_be_built_leaves_the_model_alone():
+def test_a_component_that_cannot_be_built_leaves_the_model_alone():
     net = conv_net()
     modules = list(net.modules())
     with pytest.raises(SettingError, match="at most 1"):

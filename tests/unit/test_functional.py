@@ -412,7 +412,7 @@ def test_what_is_wrong_is_said(wrong):
 
 
 @pytest.mark.parametrize("mode", ["smooth", "causal"])
-def test_the_word_is_the_mean_of_such_filters(mode):
+def test_the_component_is_the_mean_of_such_filters(mode):
     """Its answers over a few batches, built from the functions: the beliefs, and the evidence that weighs them."""
     sticky, classes, smooth = Sticky(mode), 4, mode == "smooth"
     rng, grid = np.random.default_rng(0), (len(TEMPERATURES), len(STAYS))

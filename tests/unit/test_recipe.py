@@ -90,7 +90,7 @@ def test_refusals_say_what_to_write(method, teaches):
     assert teaches in str(error.value)
 
 
-def test_every_sentence_reads_back_as_itself():
+def test_every_method_reads_back_as_itself():
     found = all_methods()
     kinds = {kind: [one for one in COMPONENTS.values() if one.kind == kind] for kind in get_args(Kind)}
     reweightings = 1 + len(kinds["reweighting"])
@@ -106,7 +106,7 @@ def test_every_sentence_reads_back_as_itself():
         assert str(parse(sentence)) == sentence
 
 
-def test_methods_lists_every_word_with_a_line():
+def test_methods_lists_every_component_with_a_line():
     listed = delta_tta.methods()
     expected = ["source", "bn", "tema", "anchored", "tent", "pl"]
     assert [name for name in listed if name in expected] == expected

@@ -1,4 +1,4 @@
-"""The registry of words."""
+"""The registry of components."""
 
 import pytest
 

@@ -122,37 +122,37 @@ def test_div_w_filters_what_the_objective_selected():
 
 
 def test_la_shows_the_objective_logits_with_log_frequencies():
-    word, z = LogitAdjustment(Settings(lam=0.9)), torch.tensor([0.7, 0.2, 0.1], dtype=torch.float64)
+    part, z = LogitAdjustment(Settings(lam=0.9)), torch.tensor([0.7, 0.2, 0.1], dtype=torch.float64)
     logits = logits_like_a_model(0, classes=3)
-    seen = word.adjusted(Prediction(logits), {"z": z})
+    seen = part.adjusted(Prediction(logits), {"z": z})
     wanted = logits.exp() * z / (logits.exp() * z).sum(1, keepdim=True)
     assert torch.allclose(seen.p, wanted, atol=1e-6)
-    after = word.next_state(Prediction(logits), {"z": z}, None)["z"]
+    after = part.next_state(Prediction(logits), {"z": z}, None)["z"]
     assert torch.allclose(after, 0.9 * z + 0.1 * logits.softmax(1).mean(0))
-    uniform = word.adjusted(Prediction(logits), {})
+    uniform = part.adjusted(Prediction(logits), {})
     assert torch.allclose(uniform.p, logits.softmax(1))
 
 
 def test_kl_div_measures_how_far_the_moving_average_is_from_uniform():
-    word = KlDivergence(Settings(kl_weight=10.0))
+    part = KlDivergence(Settings(kl_weight=10.0))
     balanced = Prediction(torch.eye(4, dtype=torch.float64) * 50)
     one_class = Prediction(torch.tensor([[50.0, 0, 0, 0]] * 3, dtype=torch.float64))
-    assert float(word.penalty(balanced, {})) == pytest.approx(0, abs=1e-9)
+    assert float(part.penalty(balanced, {})) == pytest.approx(0, abs=1e-9)
     q = [0.9 / 4 + 0.1, 0.9 / 4, 0.9 / 4, 0.9 / 4]  # uniform before the first batch
-    assert float(word.penalty(one_class, {})) == pytest.approx(10 * sum(v * math.log(4 * v) for v in q))
-    state = word.next_state(one_class, {}, None)
+    assert float(part.penalty(one_class, {})) == pytest.approx(10 * sum(v * math.log(4 * v) for v in q))
+    state = part.next_state(one_class, {}, None)
     assert state["average"].tolist() == pytest.approx(q)
     for _ in range(200):
-        state = word.next_state(one_class, state, None)
-    assert float(word.penalty(one_class, state)) == pytest.approx(10 * math.log(4))
+        state = part.next_state(one_class, state, None)
+    assert float(part.penalty(one_class, state)) == pytest.approx(10 * math.log(4))
     logits = logits_like_a_model(1).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: word.penalty(Prediction(x), state), logits)
+    assert torch.autograd.gradcheck(lambda x: part.penalty(Prediction(x), state), logits)
 
 
 def test_kl_div_pulls_against_what_was_predicted_before_this_batch():
-    word, logits = KlDivergence(Settings(kl_weight=1.0)), torch.zeros(1, 2, dtype=torch.float64, requires_grad=True)
+    part, logits = KlDivergence(Settings(kl_weight=1.0)), torch.zeros(1, 2, dtype=torch.float64, requires_grad=True)
     state = {"average": torch.tensor([0.9, 0.1], dtype=torch.float64)}
-    (gradient,) = torch.autograd.grad(word.penalty(Prediction(logits), state), logits)
+    (gradient,) = torch.autograd.grad(part.penalty(Prediction(logits), state), logits)
     assert gradient[0, 0] > 0 > gradient[0, 1]  # the batch is uniform, the stream was not
 
 
@@ -170,19 +170,19 @@ def test_kl_div_goes_on_from_a_saved_state_and_forgets_at_a_reset():
 
 
 def test_sample_drop_leaves_out_the_classes_used_most():
-    word, state = SampleDrop(Settings()), {}
+    part, state = SampleDrop(Settings()), {}
 
     def of(*labels):
         return Prediction(torch.eye(3, dtype=torch.float64)[list(labels)] * 5)
 
     first = of(0, 0, 0, 1)
-    assert word.select(first, None, state) is None  # nothing was counted yet
-    state = word.next_state(first, state, torch.tensor([True, True, False, True]))
+    assert part.select(first, None, state) is None  # nothing was counted yet
+    state = part.next_state(first, state, torch.tensor([True, True, False, True]))
     assert state["counts"].tolist() == [2, 1, 0]  # the mean is 1: class 0 is in the majority
     second = of(0, 1, 2)
-    selected = word.select(second, torch.tensor([True, True, True]), state)
+    selected = part.select(second, torch.tensor([True, True, True]), state)
     assert selected.tolist() == [False, True, True]
-    assert word.next_state(second, state, selected)["counts"].tolist() == [2, 2, 1]
+    assert part.next_state(second, state, selected)["counts"].tolist() == [2, 2, 1]
 
 
 def test_a_class_that_is_masked_out_adds_nothing_to_kl_div():

@@ -24,9 +24,9 @@ def method(incomplete: str) -> Offered:
     """Offer methods, one component longer than what is typed: tent, then tent+delta, then tent+delta+lame."""
     before = incomplete.rpartition("+")[0]
     found: dict[str, str] = {}
-    for word, line in catalog.methods().items():
-        alone = not word.startswith("+")
-        for candidate in [word] if alone else [f"{base}{word}" for base in (before, incomplete) if base]:
+    for name, line in catalog.methods().items():
+        alone = not name.startswith("+")
+        for candidate in [name] if alone else [f"{base}{name}" for base in (before, incomplete) if base]:
             if _makes_sense(candidate):
                 found[candidate] = line
     return list(found.items())

@@ -93,8 +93,8 @@ def _functions() -> dict[str, Callable[..., npt.NDArray[np.float32]]]:
         from . import blur, digital, noise, weather
     except ImportError as error:
         raise ImportError(f"Corruptions need OpenCV and Pillow: {install('data')}.") from error
-    rooms = (noise, blur, weather, digital)
-    return {n: getattr(room, n) for room in rooms for n in (*TYPES, *VALIDATION) if hasattr(room, n)}
+    modules = (noise, blur, weather, digital)
+    return {n: getattr(one, n) for one in modules for n in (*TYPES, *VALIDATION) if hasattr(one, n)}
 
 
 def _constant(name: str, severity: int, constants: ConstantSet) -> Any:

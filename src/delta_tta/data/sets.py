@@ -22,7 +22,7 @@ Labels = npt.NDArray[np.int64]
 READABLE = 10**9
 """Bytes of image files that a fingerprint reads; beyond, it takes their names and sizes."""
 MOST_CLASSES = 100_000
-"""ImageNet-21k has 21,841. A larger label is a mistake, such as an identifier; so many names would fill the memory."""
+"""ImageNet-21k has 21,841. A larger label is a mistake, such as an identifier; the class names would fill memory."""
 
 
 class ImageSet(Dataset[tuple[Tensor, int]]):

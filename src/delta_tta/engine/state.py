@@ -127,7 +127,7 @@ def _check_fit(state: Mapping[str, Any], updater: Updater) -> None:
     counts = all(isinstance(state.get(key, 0), int) for key in ("step", "samples", "updates"))
     counts = counts and isinstance(state["classes"], (int, type(None)))
     if not counts or not all(
-        _memory_fits(state[room], state["classes"], shapes) for room in ("objective", "reweighting", "answer")
+        _memory_fits(state[part], state["classes"], shapes) for part in ("objective", "reweighting", "answer")
     ):
         raise StateError("The state is damaged: its counts or class frequencies make no sense.")
     shares = state["shares"]

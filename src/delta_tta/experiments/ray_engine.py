@@ -59,18 +59,18 @@ class RayEngine:
         self._kind = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(_perform)  # the runner tries again
         self._make = ray.remote(num_cpus=cpus)(_make)
         self._threads = max(1, int(cpus))
-        self.slots = self._room(cpus, gpus)
+        self.slots = self._slots(cpus, gpus)
 
-    def _room(self, cpus: float, gpus: float) -> int:
+    def _slots(self, cpus: float, gpus: float) -> int:
         there = self._ray.cluster_resources()  # type: ignore[no-untyped-call]  # Ray does not type it
-        room = int(there.get("CPU", 0) // cpus) if cpus else 10**6
-        room = min(room, int(there.get("GPU", 0) // gpus)) if gpus else room
-        if room < 1:
+        slots = int(there.get("CPU", 0) // cpus) if cpus else 10**6
+        slots = min(slots, int(there.get("GPU", 0) // gpus)) if gpus else slots
+        if slots < 1:
             raise SettingError(
                 f"Expected a cluster with {cpus:g} CPUs and {gpus:g} GPUs for a cell, but it has "
                 f"{there.get('CPU', 0):g} and {there.get('GPU', 0):g}."
             )
-        return room
+        return slots
 
     def start(self, task: Task) -> None:
         """Give a task to the cluster."""

@@ -158,7 +158,7 @@ def test_a_checkpoint_of_another_adapter_is_refused_and_everything_stays(tmp_pat
 
 def test_the_stream_goes_on_while_saving_fails_and_is_saved_again_after(tmp_path, caplog):
     caplog.set_level(logging.ERROR, "delta_tta")
-    folder, adapter, twin = tmp_path / "checkpoints", adapter_of(), adapter_of()
+    folder, adapter, reference = tmp_path / "checkpoints", adapter_of(), adapter_of()
     checkpoints = Checkpointer(folder, every=2).attach(adapter)
     xs = batches(14, size=4)
     for i, x in enumerate(xs):
@@ -166,7 +166,7 @@ def test_the_stream_goes_on_while_saving_fails_and_is_saved_again_after(tmp_path
             shutil.rmtree(folder)
         if i == 9:
             folder.mkdir()
-        assert torch.equal(adapter(x), twin(x))
+        assert torch.equal(adapter(x), reference(x))
         if i == 8:
             assert checkpoints.failures == 3
             assert isinstance(checkpoints.last_error, FileNotFoundError)
@@ -318,24 +318,24 @@ def test_callers_in_many_threads(tmp_path):
             assert future.result().isfinite().all()
     assert (checkpoints.step, checkpoints.failures) == (40, 0)
     assert len(names(tmp_path)) == 13
-    twin, steps = adapter_of(), {}
-    steps[0] = twin.state_dict()
+    reference, steps = adapter_of(), {}
+    steps[0] = reference.state_dict()
     for i in range(40):
-        twin(x)
-        steps[i + 1] = twin.state_dict()
+        reference(x)
+        steps[i + 1] = reference.state_dict()
     for path in tmp_path.iterdir():
-        load_state(twin, path)  # each is the state after some batch, none a mixture
-        state, at = twin.state_dict(), steps[twin.signals.step]
+        load_state(reference, path)  # each is the state after some batch, none a mixture
+        state, at = reference.state_dict(), steps[reference.signals.step]
         assert_same_state({**at, "checksum": 0}, {**state, "checksum": 0})
 
 
 def test_a_copy_of_the_adapter_does_not_write_into_the_folder(tmp_path):
-    adapter, twin = adapter_of(), adapter_of()
+    adapter, reference = adapter_of(), adapter_of()
     Checkpointer(tmp_path, every=1).attach(adapter)
     for other in (copy.deepcopy(adapter), pickle.loads(pickle.dumps(adapter))):
         for x in batches(2):
-            assert torch.equal(other(x), twin(x))
-        twin.reset()
+            assert torch.equal(other(x), reference(x))
+        reference.reset()
     assert names(tmp_path) == []
     adapter(x)
     assert names(tmp_path) == ["step-000000001.pt"]

@@ -44,13 +44,13 @@ def test_both_sides_go_on_where_the_stream_was():
         BEGIN
         + """
 adapter = delta_tta.adapt(conv_net(), "tent+delta", background=True, lr=0.01)
-twin = delta_tta.adapt(conv_net(), "tent+delta", lr=0.01)
+reference = delta_tta.adapt(conv_net(), "tent+delta", lr=0.01)
 a, b, c = batches(3)
-adapter(a), twin(a)  # its update is under way when the process forks
+adapter(a), reference(a)  # its update is under way when the process forks
 
 def go_on():
     for x in (b, c):
-        assert torch.equal(adapter(x), twin(x))
+        assert torch.equal(adapter(x), reference(x))
     assert adapter.signals.step == 3
 
 child = in_child(go_on)

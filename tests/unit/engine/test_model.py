@@ -37,15 +37,15 @@ class Scaled(nn.Module):
 
 
 def assert_the_same(way, method, schedule, xs, around=torch.enable_grad):
-    adapter, twin = (make(method, schedule, Scaled(w), guard="on") for w in (way, "a new tensor"))
+    adapter, reference = (make(method, schedule, Scaled(w), guard="on") for w in (way, "a new tensor"))
     for x in xs:
         before = x.clone()
         with around():
             came = adapter(x), adapter.predict(x)
         assert torch.equal(x, before)
-        assert torch.equal(came[0], twin(x))
-        assert torch.equal(came[1], twin.predict(x))
-    assert same_state(adapter, twin)
+        assert torch.equal(came[0], reference(x))
+        assert torch.equal(came[1], reference.predict(x))
+    assert same_state(adapter, reference)
 
 
 @pytest.mark.parametrize("method", ALL)
@@ -89,16 +89,16 @@ class Clipping(Scaled):
 
 @pytest.mark.parametrize("method", ["tent+delta", "cotta"])
 def test_a_model_that_begins_to_change_its_input_is_noticed(method):
-    adapter, twin = (make(method, net=Clipping("")) for _ in range(2))
+    adapter, reference = (make(method, net=Clipping("")) for _ in range(2))
     a, b, c = batches(3)
     b[0, 0, 0, 0] = 101
-    adapter(a), twin(a)
+    adapter(a), reference(a)
     with pytest.raises(InputError, match=r"in place.*Nothing was learnt from it"):
         adapter(b.clone())
-    assert same_state(adapter, twin)
+    assert same_state(adapter, reference)
     for x in (b, c):
-        assert torch.equal(adapter(x.clone()), twin(x.clamp(max=100)))
-    assert same_state(adapter, twin)
+        assert torch.equal(adapter(x.clone()), reference(x.clamp(max=100)))
+    assert same_state(adapter, reference)
 
 
 class Overwriting(nn.Module):
@@ -120,11 +120,11 @@ class Overwriting(nn.Module):
 
 @pytest.mark.parametrize("method", ["tent", "tent+tema", "tent+delta", "tent+anchored", "cotta", "memo"])
 def test_features_that_are_changed_before_they_are_learnt_from(method):
-    adapter, twin = make(method, net=Overwriting(0)), make(method, net=Overwriting(0))
+    adapter, reference = make(method, net=Overwriting(0)), make(method, net=Overwriting(0))
     for x in batches(2):
         with pytest.raises(ModelError, match="input of layer 'norm' in place after"):
             adapter(x)
-    assert same_state(adapter, twin)
+    assert same_state(adapter, reference)
     assert isinstance(adapter.unload().norm, nn.BatchNorm2d)
 
 
@@ -153,8 +153,8 @@ def test_features_that_are_changed_in_the_middle_of_a_stream():
 
 @pytest.mark.parametrize("method", ["bn", "tema", "tta", "lame", "source"])
 def test_methods_without_a_loss_need_no_features(method):
-    adapter, twin = make(method, net=Overwriting(0)), make(method, net=Overwriting(10**6))
-    assert all(torch.equal(adapter(x), twin(x)) for x in batches(4))
+    adapter, reference = make(method, net=Overwriting(0)), make(method, net=Overwriting(10**6))
+    assert all(torch.equal(adapter(x), reference(x)) for x in batches(4))
 
 
 def test_a_forward_set_on_a_norm_layer_is_refused():
@@ -252,11 +252,11 @@ def test_a_model_whose_layers_are_layers_no_more(how):
 @uses_torch_jit
 def test_parts_that_torch_has_compiled_without_norm_layers_do_no_harm():
     adapter = make("tent+delta", net=nn.Sequential(scripted(nn.Hardtanh(-1.0, 1.0)), conv_net()))
-    twin = make("tent+delta", net=nn.Sequential(nn.Hardtanh(-1.0, 1.0), conv_net()))
-    assert all(torch.equal(adapter(x), twin(x)) for x in batches(3))
+    reference = make("tent+delta", net=nn.Sequential(nn.Hardtanh(-1.0, 1.0), conv_net()))
+    assert all(torch.equal(adapter(x), reference(x)) for x in batches(3))
     traced = make("tent+delta", net=nn.Sequential(nn.Hardtanh(-1.0, 1.0), torch.fx.symbolic_trace(conv_net())))
-    twin.reset()
-    assert all(torch.equal(traced(x), twin(x)) for x in batches(3))
+    reference.reset()
+    assert all(torch.equal(traced(x), reference(x)) for x in batches(3))
     x = batches(1)[0]
     assert torch.equal(make("source", net=nn.Sequential(scripted(conv_net())))(x), conv_net().eval()(x))
 
@@ -286,9 +286,9 @@ def test_gradients_of_the_user_stay(method, dtype):
     net = conv_net().to(dtype)
     for i, p in enumerate(net.parameters()):
         p.grad = torch.full_like(p, i)
-    adapter, twin = make(method, net=net), make(method, net=conv_net().to(dtype))
+    adapter, reference = make(method, net=net), make(method, net=conv_net().to(dtype))
     for x in batches(3, dtype=dtype):
-        assert torch.equal(adapter(x), twin(x))
+        assert torch.equal(adapter(x), reference(x))
         assert all(torch.equal(p.grad, torch.full_like(p, i)) for i, p in enumerate(net.parameters()))
     assert adapter.signals.loss is not None
     adapter.unload()
@@ -320,10 +320,10 @@ def test_adapters_around_a_part_and_the_whole_give_back_what_was_there(norm, inn
 
 
 def test_an_adapter_goes_on_when_the_one_that_learns_nothing_is_unloaded():
-    net, twin = nn.Sequential(conv_net()), make("tent+delta", net=nn.Sequential(conv_net()))
+    net, reference = nn.Sequential(conv_net()), make("tent+delta", net=nn.Sequential(conv_net()))
     around = make("source", net=net)
     inside = make("tent+delta", net=net[0])
     a, b = batches(2)
-    assert torch.equal(inside(a), twin(a))
+    assert torch.equal(inside(a), reference(a))
     around.unload()
-    assert torch.equal(inside(b), twin(b))
+    assert torch.equal(inside(b), reference(b))

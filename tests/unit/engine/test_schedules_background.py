@@ -125,9 +125,9 @@ def test_a_failed_update_changes_nothing(update, method):
     net, gate = gated()
     gate.event.set()
     adapter = fitting(net, method, lr=0.1, update=update, length=16)
-    twin = fitting(flat_net(), method, lr=0.1, update=update, length=16)
+    reference = fitting(flat_net(), method, lr=0.1, update=update, length=16)
     a, b, c = batches(3, shape=(6,))
-    adapter(a), twin(a)
+    adapter(a), reference(a)
     before = flatten(adapter.state_dict())
     gate.error = ArithmeticError("in the middle of the backward pass")
     with pytest.raises(ArithmeticError):
@@ -138,12 +138,12 @@ def test_a_failed_update_changes_nothing(update, method):
     assert all(torch.equal(before[k], after[k]) for k in before)
     assert (adapter.signals.step, adapter.signals.samples) == (1, 12)
     assert all(p.grad is None for p in net.parameters())
-    assert torch.equal(adapter(c), twin(c))
+    assert torch.equal(adapter(c), reference(c))
 
 
 def test_what_the_caller_does_with_the_answer_is_not_learnt():
     net, gate = gated()
-    adapter, twin = delta_tta.adapt(net, "tent+delta", background=True), delta_tta.adapt(flat_net(), "tent+delta")
+    adapter, reference = delta_tta.adapt(net, "tent+delta", background=True), delta_tta.adapt(flat_net(), "tent+delta")
     a = batches(1, shape=(6,))[0]
     hold = threading.Event()
     adapter._worker._executor = ThreadPoolExecutor(1)
@@ -151,38 +151,38 @@ def test_what_the_caller_does_with_the_answer_is_not_learnt():
     adapter(a).zero_()
     gate.event.set()
     hold.set()
-    twin(a)
-    assert adapter.signals.loss == twin.signals.loss
+    reference(a)
+    assert adapter.signals.loss == reference.signals.loss
     adapter.signals.frequencies.zero_()
-    assert torch.equal(adapter.state_dict()["reweighting"]["z"], twin.state_dict()["reweighting"]["z"])
+    assert torch.equal(adapter.state_dict()["reweighting"]["z"], reference.state_dict()["reweighting"]["z"])
 
 
 def test_an_interrupted_wait_does_not_lose_the_update():
     net, gate = gated()
     adapter = delta_tta.adapt(net, "tent+delta", background=True, lr=0.1)
-    twin = delta_tta.adapt(flat_net(), "tent+delta", lr=0.1)
+    reference = delta_tta.adapt(flat_net(), "tent+delta", lr=0.1)
     a = batches(1, shape=(6,))[0]
-    adapter(a), twin(a)
+    adapter(a), reference(a)
     main = threading.main_thread().ident
     threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         adapter.wait()
     threading.Timer(0.2, gate.event.set).start()
-    assert torch.equal(adapter.predict(a), twin.predict(a))
+    assert torch.equal(adapter.predict(a), reference.predict(a))
 
 
 def test_an_update_that_could_not_be_started_leaves_no_trace():
     adapter = delta_tta.adapt(conv_net(), "tent+delta", background=True, init="inherit", lr=0.1)
-    twin = delta_tta.adapt(conv_net(), "tent+delta", init="inherit", lr=0.1)
+    reference = delta_tta.adapt(conv_net(), "tent+delta", init="inherit", lr=0.1)
     a, b, c = batches(3)
-    adapter(a), twin(a)
+    adapter(a), reference(a)
     adapter.wait()
     adapter._worker._executor.shutdown()
     with pytest.raises(RuntimeError, match="shutdown"):
         adapter(b)
     adapter._worker._executor = None
-    assert torch.equal(adapter(c), twin(c))
-    assert torch.equal(adapter.predict(a), twin.predict(a))
+    assert torch.equal(adapter(c), reference(c))
+    assert torch.equal(adapter.predict(a), reference.predict(a))
 
 
 @pytest.mark.parametrize("update", ["every", "slow", "window"])
@@ -211,10 +211,10 @@ def test_callers_in_many_threads_take_turns():
         for future in [pool.submit(adapter if i % 2 else adapter.predict, x) for i in range(40)]:
             assert future.result().isfinite().all()
     assert adapter.signals.step == 20
-    twin = delta_tta.adapt(conv_net(), "tent+delta", lr=0.01)
+    reference = delta_tta.adapt(conv_net(), "tent+delta", lr=0.01)
     for _ in range(20):
-        twin(x)
-    assert same_state(adapter, twin)
+        reference(x)
+    assert same_state(adapter, reference)
 
 
 def test_the_program_ends_by_itself_after_the_last_update():

@@ -248,7 +248,7 @@ def test_a_model_that_has_not_been_trained_agrees_with_itself(method, scale):
     ],
 )
 def test_a_healthy_stream_is_left_alone_bit_for_bit(method, update):
-    """The twin is asked at each batch here; that must change nothing either. To this net all noise is of one class."""
+    """The reference is asked at each batch; that must change nothing. To this net all noise is of one class."""
     settings = {"update": update, "length": 16, "lr": 1e-3}
     free = adapter(method, guard="off", **settings)
     watched = adapter(method, guard=Guard(every=1, samples=1), **settings)
@@ -300,7 +300,7 @@ def test_a_state_saved_without_a_guard_goes_on_with_nothing_counted():
 
 
 @pytest.mark.parametrize("method", ["tent+delta", "tent+anchored+dot+sticky"])
-@pytest.mark.parametrize("where", ["forward", "twin", "backward"])
+@pytest.mark.parametrize("where", ["forward", "reference", "backward"])
 def test_a_batch_that_fails_is_not_counted(method, where, monkeypatch):
     net, gate = conv_net(), Failing()
     net.insert(5, gate)
@@ -310,7 +310,7 @@ def test_a_batch_that_fails_is_not_counted(method, where, monkeypatch):
     before, counts = flatten(watched.state_dict()), watched.state_dict()["guard"]["counts"]
     gate.where = where
     with monkeypatch.context() as broken:
-        if where == "twin":
+        if where == "reference":
             broken.setattr(Updater, "logits_of_reference", gate.fail)
         with pytest.raises(ArithmeticError):
             watched(second)
@@ -372,7 +372,7 @@ def test_what_is_no_guard():
         adapter(guard=True)
 
 
-def test_the_twin_is_asked_about_any_view():
+def test_the_reference_is_asked_about_any_view():
     """What `x.imag` returns may share memory with its opposite, and cannot make new tensors."""
     watched, plain = (adapter("tent+delta", guard=Guard(every=1, samples=1)) for _ in range(2))
     for x in batches(4):

@@ -28,18 +28,18 @@ def test_memo_steps_along_the_marginal_entropy_and_forgets():
     assert all(torch.equal(p, source[name]) for name, p in values(net).items())
     # image by image, plainly: statistics 16/17 source and 1/17 batch, one step of SGD on all parameters
     for i in range(3):
-        twin = copy.deepcopy(conv_net()).eval()
+        reference = copy.deepcopy(conv_net()).eval()
         pixels = augmix.augmix(x[i : i + 1] * 0.5 + 0.5, 4, torch.Generator().manual_seed(0))[:, 0]
         copies = (pixels - 0.5) / 0.5
-        log_p = plain_forward(twin, copies).log_softmax(1)
+        log_p = plain_forward(reference, copies).log_softmax(1)
         mean = log_p.exp().mean(0)
         loss = -(mean * mean.log()).sum()
-        gradients = torch.autograd.grad(loss, list(twin.parameters()))
+        gradients = torch.autograd.grad(loss, list(reference.parameters()))
         with torch.no_grad():
-            for p, g in zip(twin.parameters(), gradients, strict=True):
+            for p, g in zip(reference.parameters(), gradients, strict=True):
                 p -= 0.02 * g
-            assert torch.allclose(plain_forward(twin, x[i : i + 1])[0], logits[i], atol=1e-5)
-            after = plain_forward(twin, copies).log_softmax(1)
+            assert torch.allclose(plain_forward(reference, x[i : i + 1])[0], logits[i], atol=1e-5)
+            after = plain_forward(reference, copies).log_softmax(1)
             assert float(marginal_entropy(after)) < float(loss.detach())
         assert float(marginal_entropy(log_p).detach()) == pytest.approx(float(loss.detach()), rel=1e-5)
 

@@ -251,8 +251,8 @@ def test_a_batch_that_fails_leaves_the_slot_as_it_was():
     model, chooser = shares(net=(net := conv_net()))
     first, second, third = batches(3)
     model(first)
-    twin, _ = shares(net=conv_net())
-    twin(first)
+    reference, _ = shares(net=conv_net())
+    reference(first)
     runs = []
 
     def fails_at_the_third(*_):
@@ -266,5 +266,5 @@ def test_a_batch_that_fails_leaves_the_slot_as_it_was():
     handle.remove()
     assert runs == [0, 1, 2]
     assert model._updater.adapted.phase.slot == chooser.memory.slot
-    assert torch.equal(model(third), twin(third))
-    assert_same_state(model.state_dict(), twin.state_dict())
+    assert torch.equal(model(third), reference(third))
+    assert_same_state(model.state_dict(), reference.state_dict())

@@ -116,7 +116,7 @@ def test_each_exhibit_can_be_had_on_the_papers_own_data(which, places):
         assert {"cifar100-c", "imagenet-c", "demo"} <= set(homes)
 
 
-def test_a_table_of_the_other_data_points_to_its_twin(places):
+def test_a_table_of_the_other_data_points_to_its_counterpart(places):
     assert "table-28" in EXHIBITS["table-19"].why_not(on("imagenet-c", places))
     assert "table-25" in EXHIBITS["table-34"].why_not(on("cifar100-c", places))
     with_twin = [spec for spec in EXHIBITS.values() if "on these it is" in spec.why_not(on("demo", places))]
