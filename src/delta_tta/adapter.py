@@ -216,7 +216,7 @@ class Adapter(Stateful):
 
     def extra_repr(self) -> str:
         """Show the method, and what its words mean."""
-        return f"method='{self.recipe}': {self.recipe.in_words()}"
+        return f"method='{self.recipe}': {self.recipe.in_words(bool(self._updater.adapted.norms))}"
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
