@@ -217,7 +217,7 @@ class Adapter(Stateful):
 
     def extra_repr(self) -> str:
         """Show the method, and what its components do."""
-        return f"method='{self.recipe}': {self.recipe.in_words()}"
+        return f"method='{self.recipe}': {self.recipe.in_words(bool(self._updater.adapted.norms))}"
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -76,9 +76,10 @@ class Recipe:
         """The classes of its components, which have the attributes of `Capabilities`."""
         return tuple(one.build for one in self.components)
 
-    def in_words(self) -> str:
-        """Say what each of its components does."""
-        return "; ".join(one.line for one in self.components)
+    def in_words(self, batch_norm: bool = True) -> str:
+        """Say what each of its components does; without batch norm a loss has no statistics to speak of."""
+        silent = "statistics" if self.objective is not None and not batch_norm else None
+        return "; ".join(one.line for one in self.components if one.kind != silent)
 
     def __str__(self) -> str:
         """Return the shortest way to write it."""

@@ -254,3 +254,11 @@ def test_moving_to_half_precision_and_back_costs_no_digits():
     assert net[1].weight.dtype == torch.float32
     assert not net[1]._forward_hooks
     assert not net[1]._forward_pre_hooks
+
+
+@pytest.mark.parametrize(("method", "says"), [("tent+dot", "entropy"), ("source+sticky", "nothing adapts")])
+def test_the_adapter_does_not_speak_of_statistics_that_are_not_there(method, says):
+    words = delta_tta.adapt(conv_net(group_norm), method).extra_repr()
+    assert says in words
+    assert "normalise" not in words
+    assert ("normalise" in delta_tta.adapt(conv_net(), method).extra_repr()) == (method == "tent+dot")
