@@ -117,8 +117,8 @@ PLAIN = tuple(one.name for one in dataclasses.fields(Settings))
 
 def used_settings(method: str, given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Return those of the given settings that a method uses, in the order of their names."""
-    classes = recipe.parse(method).classes
-    used = used_by(classes)
+    parsed = recipe.parse(method)
+    classes, used = parsed.classes, used_by(parsed.classes, parsed.trains != "nothing")
     foreign = {name for one in COMPONENTS.values() for name in settings_of(one.build)} - set(PLAIN) - used
     # a wrong value is refused even where it is not used
     make_settings(None, {name: value for name, value in given.items() if name not in foreign}, classes)
