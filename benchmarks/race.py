@@ -69,7 +69,7 @@ def accuracy(cells: Sequence[Cell], result: Callable[[Cell], Result]) -> float:
 def costs(methods: Sequence[str]) -> dict[str, float]:
     """Return the median time of a batch over that of plain eval, on ResNet-20 and noisy images."""
     torch.set_num_threads(1)
-    images = data.in_memory(data.Corrupted(data.Subset(data.demo(), 4 * BATCH), "gaussian_noise", severity=5))
+    images = data.in_memory(data.Corrupted(data.Subset(data.demo(), 5 * BATCH), "gaussian_noise", severity=5))
     named = models.load("resnet20-cifar10")
     batches = [named.normalisation(x) for x, _ in images.batches(range(4 * BATCH), BATCH)]
     net = named.model.eval()
