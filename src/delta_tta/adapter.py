@@ -221,7 +221,7 @@ class Adapter(Stateful):
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """One caller at a time, in normal mode even where the caller is in inference mode."""
+        """One caller at a time, in normal mode even inside inference mode."""
         self._worker.check()
         with self._worker.lock, torch.inference_mode(False):
             if self._unloaded:  # perhaps while this caller waited for its turn
