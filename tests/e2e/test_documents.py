@@ -219,6 +219,7 @@ def modules():
     return ["delta_tta", *(m.name for m in pkgutil.walk_packages(delta_tta.__path__, "delta_tta."))]
 
 
+@pytest.mark.filterwarnings("ignore:delta_tta.bench is now:DeprecationWarning")
 @pytest.mark.parametrize("name", modules())
 def test_docstrings_run(name):
     assert doctest.testmod(importlib.import_module(name)).failed == 0
