@@ -52,7 +52,7 @@ def make(method, schedule=SCHEDULES["every"], net=None, device="cpu", shape=(3, 
     lr = 1e-3 if "memo" in method else 2e-3 if method.startswith(("roid", "cmf")) else 0.02
     usual = {
         "optimizer": "adam", "lr": lr, "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "views": 2,
-        "guard": "on", "rotta_interval": 4, "note_interval": 4,
+        "guard": "on", "rotta_interval": 4, "note_interval": 4, "deyo_plpd": -1.0,
     }  # fmt: skip
     source = [x.to(like) for x in batches(2, seed=9, shape=shape)] if "eata" in method else None
     return delta_tta.adapt(net, method, source=source, **used_settings(method, {**usual, **schedule, **settings}))

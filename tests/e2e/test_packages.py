@@ -82,7 +82,7 @@ def delta_tta(env, *arguments, code=0):
 
 def test_its_methods_are_listed_run_stored_and_reported(installed, tmp_path):
     listed = json.loads(delta_tta(installed, "methods", "--json").stdout)
-    assert listed["gini"] == "minimise the Gini impurity"
+    assert listed["gini"]["line"] == "minimise the Gini impurity"
     assert "gini_power" in delta_tta(installed, "methods").stdout
     store = tmp_path / "runs.db"
     run = ["run", "-m", "gini+delta", "-m", "shy", "-m", "bn", "--samples", 64, "-b", 32, "--scenario", "IS+CB"]

@@ -212,7 +212,7 @@ def test_eata_and_ent_w_have_settings_of_their_own_on_cifar():
 
 
 def test_eata_needs_source_images_and_says_so():
-    with pytest.raises(SettingError, match=r"source=loader.*or write 'eta'"):
+    with pytest.raises(SettingError, match=r"adapt\(model, 'eata', source=loader\)"):
         delta_tta.adapt(conv_net(), "eata")
     net = conv_net()
     loader = [(x, torch.zeros(len(x))) for x in batches(2)]  # with labels, which are not looked at
