@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, StateError
-from ..norms.layers import TRUSTED_SAMPLES
+from ..norms.moving import TRUSTED_SAMPLES
 from ..prediction import Prediction
 from ..settings import Settings
 from ..signals import Outcome, Reason, Skip

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import StateError
-from ..norms.layers import MovingAverage
+from ..norms.moving import MovingAverage
 from ..norms.statistics import follow
 from ..postprocess.sticky import Sticky
 from ..recipe import Recipe

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..norms.labels import Labels
-from ..norms.layers import MovingAverage
+from ..norms.moving import MovingAverage
 from ..norms.selection import ShareSelector
 from ..norms.statistics import at_least_float32
 from ..objectives import Objective

@@ -20,7 +20,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..registry import component
 from ..settings import OURS, Settings
-from .layers import MovingAverage, Phase, Tail, batch_norm
+from .base import Phase, Tail, batch_norm
+from .moving import MovingAverage
 from .statistics import Observation
 from .tbr import eval_norm, tbr
 

@@ -1,4 +1,4 @@
-"""All layers but the anchored ones, under one name; they register in the order in which `methods()` lists them."""
+"""The layers that components derive from, under one name: `delta_tta.norms.layers` is public."""
 
 from .base import AdaptiveNorm, Phase, SourceStatistics, Tail, batch_norm
 from .batch import BatchStatistics
