@@ -20,8 +20,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..registry import component
 from ..settings import OURS, Settings
-from .base import Phase, Tail, batch_norm
-from .moving import MovingAverage
+from .layers import MovingAverage, Phase, Tail, batch_norm
 from .statistics import Observation
 from .tbr import eval_norm, tbr
 

@@ -1,4 +1,4 @@
-"""The layers that components derive from, under one name: `delta_tta.norms.layers` is public."""
+"""The layers that components derive from, under one public name. They register in the order of `methods()`."""
 
 from .base import AdaptiveNorm, Phase, SourceStatistics, Tail, batch_norm
 from .batch import BatchStatistics
