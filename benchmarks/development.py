@@ -41,7 +41,7 @@ class Network:
         place: its images and weights.
         few: the same with fewer classes and more samples of each, for the streams that need them; None: `place`.
         cost: of a run relative to ResNet-20's, about.
-        norm: "batch" or "group".
+        norm: "batch", "group" or "layer".
     """
 
     name: str
@@ -58,6 +58,7 @@ def networks(folder: Path, side: int = SIDE) -> tuple[list[Network], list[str]]:
     asked: list[tuple[str, list[Path], Network]] = [
         ("ResNet-20, CIFAR-10", [], Network("ResNet-20, CIFAR-10", 10, Place())),
         *(_public(nets, name, kind, file, cost, norm) for name, kind, file, cost, norm in PUBLIC),
+        ("CCT, CIFAR-10", [], Network("CCT, CIFAR-10", 10, Place(model="cct-cifar10"), cost=1.2, norm="layer")),
         _cifar100("ResNet-20, CIFAR-100", cifar100, "resnet20-cifar100"),
         _cifar100("EfficientNet-Lite0, CIFAR-100, AugMix", cifar100, "efficientnet-lite0-cifar100", cost=3.0),
     ]

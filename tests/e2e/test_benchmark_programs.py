@@ -61,7 +61,10 @@ def test_the_proving_ground_compares_cell_by_cell(monkeypatch, tmp_path):
     from development import networks
 
     found, missing = networks(tmp_path)
-    assert [network.name for network in found] == ["ResNet-20, CIFAR-10"]
+    assert [network.name for network in found] == ["ResNet-20, CIFAR-10", "CCT, CIFAR-10"]
+    found, transformer = found[:1], found[1]
+    assert proving_ground.takes("tent+dot", transformer)
+    assert not proving_ground.takes("tent+delta", transformer)
     assert len(missing) == 6
     assert all(why.endswith("is missing.") for why in missing)
     asked = list(proving_ground.cases(found, proving_ground.SCALES["standard"], TYPES))

@@ -37,6 +37,7 @@ MODELS = {
         [torchvision.models.convnext.CNBlockConfig(*c, 1) for c in ((16, 32), (32, None))], num_classes=7
     ),
     "torchvision swin": lambda: torchvision.models.SwinTransformer([2, 2], 24, [1, 1], [2, 4], [4, 4], num_classes=7),
+    "the embedded transformer": lambda: delta_tta.models.load("cct-cifar10").model,
     "the repository's resnet with GroupNorm": lambda: delta_tta.models.load("resnet26-gn", "random", classes=7).model,
 }  # fmt: skip
 METHODS = [

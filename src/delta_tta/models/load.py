@@ -35,7 +35,7 @@ ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
     "resnet26-gn": partial(GroupResNet, 26),
     "cct": CompactTransformer,
 }
-EMBEDDED = ("resnet20-cifar10", "resnet20-cifar100", "efficientnet-lite0-cifar100")
+EMBEDDED = ("resnet20-cifar10", "resnet20-cifar100", "efficientnet-lite0-cifar100", "cct-cifar10")
 """Networks that come with the package, trained by tools/train_cifar.py."""
 SOURCES = ("torchvision:…", "timm:…", "robustbench:…", "file.py:factory")
 

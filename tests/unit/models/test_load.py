@@ -29,7 +29,10 @@ def nothing():
 
 @pytest.mark.parametrize(
     ("name", "classes", "least"),
-    [("resnet20-cifar10", 10, 90), ("resnet20-cifar100", 100, 60), ("efficientnet-lite0-cifar100", 100, 70)],
+    [
+        *(("resnet20-cifar10", 10, 90), ("resnet20-cifar100", 100, 60)),
+        *(("efficientnet-lite0-cifar100", 100, 70), ("cct-cifar10", 10, 85)),
+    ],
 )
 def test_embedded_networks_bring_weights_and_normalisation(name, classes, least):
     named = models.load(name)
