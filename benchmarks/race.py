@@ -53,7 +53,7 @@ def columns(network: Network, method: str, samples: int) -> dict[str, list[Cell]
             kind = "clean" if corruption == CLEAN else "corrupted"
             cell = Cell(network.place, name, stream, (corruption,), batch_size=BATCH, samples=samples)
             found.setdefault(f"{kind}, {label}", []).append(cell)
-        place = dataclasses.replace(network.place, images=max(BATCH, samples // 4))
+        place = dataclasses.replace(network.place, images=max(network.classes, samples // 4))
         found[f"continual, {label}"] = [Cell(place, name, stream, TYPES, order="continual", batch_size=BATCH)]
     return found
 
