@@ -14,6 +14,7 @@ from .engine.distributed import Ranks
 from .errors import ModelError, SettingError
 from .recipe import parse, require_used
 from .settings import OURS, make_settings
+from .typed import spelled
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -89,6 +90,7 @@ def adapt(
         raise ModelError("The model is an adapter already; call unload() on it first.")
     if "paper" in settings:
         raise SettingError("Every method behaves as its paper says by itself now: leave out `paper`.")
+    settings = spelled(settings)
     recipe = parse(recommended(model) if method is None else method)
     if process_group is not None:
         if settings.get("sync") is False:

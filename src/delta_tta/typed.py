@@ -1,12 +1,16 @@
-"""Values that a user gives, in the types that were declared."""
+"""Settings that a user gives: their names, and their values in the types that were declared."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin
 
 from .errors import SettingError
 from .guard.limits import Guard
+
+AMERICAN: Mapping[str, str] = MappingProxyType({"neighbors": "neighbours"})
+"""Other spellings, which are accepted."""
 
 
 def typed(name: str, value: object, hint: Any) -> object:
@@ -39,3 +43,11 @@ def typed(name: str, value: object, hint: Any) -> object:
         return value
     expected = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
     raise SettingError(f"Expected setting `{name}` to be {expected}, but got {value!r}.")
+
+
+def spelled(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings by the names that they have here."""
+    both = next((name for name, own in AMERICAN.items() if name in given and own in given), None)
+    if both is not None:
+        raise SettingError(f"Expected `{both}` or `{AMERICAN[both]}`, not both: they are one setting.")
+    return {AMERICAN.get(name, name): value for name, value in given.items()}

@@ -132,6 +132,12 @@ def test_the_prior_belongs_to_batch_statistics_without_an_objective():
     assert used_settings("tent", {"prior": 8}) == {}
 
 
+def test_american_spelling_is_accepted():
+    assert delta_tta.adapt(conv_net(), "lame", neighbors=3).settings.neighbours == 3
+    with pytest.raises(SettingError, match="not both"):
+        delta_tta.adapt(conv_net(), "lame", neighbors=3, neighbours=4)
+
+
 def test_an_integer_is_a_fine_number():
     assert isinstance(make_settings(None, {"lr": 1}).lr, float)
 

@@ -14,6 +14,7 @@ from ..errors import SettingError, nearest
 from ..registry import COMPONENTS
 from ..settings import Settings, make_settings, settings_of, used_by
 from ..streams import StreamSpec
+from ..typed import spelled
 from .place import Place
 
 CLEAN = "none"
@@ -56,7 +57,7 @@ class Cell:
             raise SettingError(f"Expected `passes` to be an integer of at least 1, but got {self.passes!r}.")
         if self.samples is not None and (not isinstance(self.samples, int) or self.samples < 1):
             raise SettingError(f"Expected `samples` to be an integer of at least 1, but got {self.samples!r}.")
-        given = {name: tuple(v) if isinstance(v, list) else v for name, v in dict(self.settings).items()}
+        given = {name: tuple(v) if isinstance(v, list) else v for name, v in spelled(dict(self.settings)).items()}
         object.__setattr__(self, "settings", used_settings(self.method, given))
         object.__setattr__(self, "method", self._understood[0])
         for name in self.corruptions:

@@ -58,6 +58,11 @@ class NamedModel:
     normalisation: Normalisation
     size: int
 
+    @property
+    def normalization(self) -> Normalisation:
+        """The same as `normalisation`."""
+        return self.normalisation
+
     def describe(self) -> dict[str, str]:
         """Return what a result must say about its model."""
         return {"model": self.name, "weights": self.weights, "normalisation": str(self.normalisation)}
