@@ -1,11 +1,11 @@
 """All methods on the same streams: accuracy and cost, as a table and as a picture.
 
-    python benchmarks/race.py [METHOD ...] [--networks NAME ...] [--samples 480] [--out race.png]
+    python benchmarks/race.py [METHOD ...] [--networks NAME ...] [--samples 320] [--out race.png]   # about an hour
 
-Each method meets two test corruptions and clean images on each network, shuffled (IS+CB) and dependent (DS+CB, ρ=0.1),
-and all 15 corruptions one after another without a reset ("continual", both orders), in batches of 64. Prints
-class-mean accuracy in percent and the time of a batch relative to plain eval on ResNet-20, medians of batches that were
-timed in turn. The picture shows accuracy against cost; a line joins the methods that no other beats in both.
+Each method runs on two test corruptions and clean images on each network, shuffled (IS+CB) and dependent (DS+CB,
+ρ=0.1), and on all 15 corruptions one after another without a reset ("continual", both orders), in batches of 64.
+Prints class-mean accuracy in percent and the time of a batch relative to plain eval on ResNet-20, medians of batches
+that were timed in turn. The picture shows accuracy against cost; a line joins the methods that no other beats in both.
 """
 
 from __future__ import annotations
@@ -40,21 +40,26 @@ METHODS = (
 ORDERS = {"shuffled": StreamSpec("IS+CB"), "dependent": StreamSpec("DS+CB", rho=0.1)}
 CORRUPTIONS = (*FAMILIES[:2], CLEAN)
 BATCH = 64
+PANELS: dict[str, Callable[[str], bool]] = {
+    "shuffled": lambda label: label.endswith("shuffled") and "continual" not in label,
+    "dependent": lambda label: label.endswith("dependent") and "continual" not in label,
+    "continual, both orders": lambda label: "continual" in label,
+}
+SHOWN = (RECOMMENDED, "tent+delta", "roid", "rotta", "bn")
 TIMED, WARM = 40, 16
 """Batches for the cost, and how many of them warm up; later the recommended method compares its candidates rarely."""
 
 
 def columns(network: Network, method: str, samples: int) -> dict[str, list[Cell]]:
     """Return the runs of a method on a network, by column of the table."""
-    name = method if network.norm == "batch" else method.replace("anchored", "source")
     found: dict[str, list[Cell]] = {}
     for label, stream in ORDERS.items():
         for corruption in CORRUPTIONS:
             kind = "clean" if corruption == CLEAN else "corrupted"
-            cell = Cell(network.place, name, stream, (corruption,), batch_size=BATCH, samples=samples)
+            cell = Cell(network.place, method, stream, (corruption,), batch_size=BATCH, samples=samples)
             found.setdefault(f"{kind}, {label}", []).append(cell)
         place = dataclasses.replace(network.place, images=max(network.classes, samples // 4))
-        found[f"continual, {label}"] = [Cell(place, name, stream, TYPES, order="continual", batch_size=BATCH)]
+        found[f"continual, {label}"] = [Cell(place, method, stream, TYPES, order="continual", batch_size=BATCH)]
     return found
 
 
@@ -109,24 +114,27 @@ def front(points: dict[str, tuple[float, float]]) -> list[str]:
 
 def picture(points: dict[str, dict[str, tuple[float, float]]], path: Path) -> None:
     """Draw accuracy against cost, a panel for each kind of stream."""
-    figure = Figure(figsize=(11, 5), layout="constrained")
-    for axis, (label, own) in zip(figure.subplots(1, len(points), sharey=True), points.items(), strict=True):
+    figure = Figure(figsize=(13, 5), layout="constrained")
+    for axis, (label, own) in zip(figure.subplots(1, len(points)), points.items(), strict=True):
         best = front(own)
         axis.plot([own[m][0] for m in best], [own[m][1] for m in best], color="0.7", zorder=0)
-        for name, (cost, value) in own.items():
+        for number, (name, (cost, value)) in enumerate(sorted(own.items(), key=lambda item: item[1][0])):
             shown = "adapt(model)" if name == RECOMMENDED else name
             axis.scatter(cost, value, s=18, color="C3" if name == RECOMMENDED else "C0" if name in best else "0.5")
-            if name in best or name in (RECOMMENDED, "tent+delta", "tent", "bn", "roid", "rotta"):
-                axis.annotate(shown, (cost, value), textcoords="offset points", xytext=(4, 3), fontsize=8)
-        axis.set(title=f"{label} streams", xlabel="time of a batch / plain eval", xscale="log")
+            if name in best or name in SHOWN:
+                below = number % 2 * 11
+                axis.annotate(shown, (cost, value), textcoords="offset points", xytext=(4, 3 - below), fontsize=8)
+        axis.set(title=label, xlabel="time of a batch / plain eval", xscale="log", xticks=(1, 1.5, 2, 3, 4, 6))
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_formatter("")
         axis.grid(alpha=0.3)
     figure.axes[0].set_ylabel("class-mean accuracy, %")
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=100)
 
 
 def main() -> None:
     """Run the command."""
-    parser = options(__doc__, samples=480)
+    parser = options(__doc__, samples=320)
     parser.add_argument("methods", nargs="*", metavar="METHOD", help="instead of all")
     parser.add_argument("--out", type=Path, default=Path("race.png"), help="the picture")
     parser.add_argument("--store", type=Path, default=Path("race.db"))
@@ -141,12 +149,11 @@ def main() -> None:
     labels = list(runs[methods[0]][0][1])
     print(f"{', '.join(network.name for network in found)}; {given.samples} samples a stream.\n")
     print(f"| method | time / eval | {' | '.join(labels)} | mean |\n|{'---|' * (3 + len(labels))}")
-    points: dict[str, dict[str, tuple[float, float]]] = {label: {} for label in ORDERS}
+    points: dict[str, dict[str, tuple[float, float]]] = {panel: {} for panel in PANELS}
     for method, own in runs.items():
         values = {label: statistics.fmean(accuracy(cells[label], result) for _, cells in own) for label in labels}
-        for kind in ORDERS:
-            value = statistics.fmean(v for label, v in values.items() if label.endswith(kind))
-            points[kind][method] = cost[method], value
+        for panel, belongs in PANELS.items():
+            points[panel][method] = cost[method], statistics.fmean(values[label] for label in labels if belongs(label))
         shown = " | ".join(f"{value:.1f}" for value in (*values.values(), statistics.fmean(values.values())))
         name = f"`adapt(model)` ({method})" if method == RECOMMENDED else method
         print(f"| {name} | {cost[method]:.2f} | {shown} |")
