@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 
 import torch
-from delta_tta.guard.limits.limits import Guard
+from delta_tta.guard.limits import Guard
 from torch import Tensor, nn
 
 import delta_tta
@@ -100,10 +100,10 @@ def steps(name: str, size: int, seconds: float) -> Iterator[Row]:
     yield "(step / TENT, channels_last)", ratio(times, "channels last", "tent"), float("inf"), None
     between, at = (ratio(times, name, "ours") for name in ("recommended", "comparing"))
     amortised = between + (at - between) / LONGEST
-    yield "recommended / delta step, with one comparison in 32", amortised, float("inf") if small else 1.15, None
+    yield "recommended / delta step, with one comparison in 64", amortised, float("inf") if small else 1.15, None
     extra = (ratio(times, "comparing", "eval") - ratio(times, "recommended", "eval")) / LONGEST
     alone = ratio(times, "anchored", "eval") + extra
-    yield "anchored+sticky / eval, with one comparison in 32", alone, float("inf") if small else 1.5, None
+    yield "anchored+sticky / eval, with one comparison in 64", alone, float("inf") if small else 1.5, None
     yield "(recommended / eval, between comparisons)", ratio(times, "recommended", "eval"), float("inf"), None
     yield "(recommended / eval, at a comparison)", ratio(times, "comparing", "eval"), float("inf"), None
     yield "step / plain formula", ratio(times, "ours", "formula"), 0.55 if pixels <= 32 else 0.75, None
