@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 
 import torch
-from delta_tta.guard.limits import Guard
 from torch import Tensor, nn
 
 import delta_tta
@@ -23,6 +22,7 @@ from baselines import FormulaNorm, PlainDelta, PlainTent
 from delta_tta import data, models
 from delta_tta.adapt import RECOMMENDED
 from delta_tta.evidence import LONGEST
+from delta_tta.guard.limits import Guard
 from delta_tta.norms.statistics import Observation
 from delta_tta.norms.tbr import Renormalise
 from delta_tta.postprocess.sticky import Sticky
