@@ -206,9 +206,9 @@ def test_properties_of_dot(size, classes, lam, seed):
         assert float(w.mean()) == pytest.approx(1)
     sure = torch.eye(classes, dtype=torch.float64)
     assert torch.allclose(dot_weights(sure, z), dot_weights(torch.arange(classes), z))
-    assert torch.equal(
-        dot_weights(torch.arange(classes), z).argsort(descending=True, stable=True), z.argsort(stable=True)
-    )
+    by_frequency = dot_weights(torch.arange(classes), z)[z.argsort()]
+    assert bool((by_frequency.diff() <= 0).all())  # the more frequent, the lighter, but for rounding
+    assert (by_frequency[0] > by_frequency[-1]) or float(z.max() - z.min()) < 1e-9
 
 
 @pytest.mark.parametrize("kind", ["hard", "soft"])
