@@ -1,0 +1,1 @@
+"""Serve a model that adapts over the Open Inference Protocol."""
