@@ -254,6 +254,14 @@ def test_a_value_that_is_never_known_has_no_curve_and_gaps_break_a_line(shown, s
     assert browser.console == []
 
 
+def test_tiny_values_are_told_but_not_blown_up(shown, service):
+    service.state["history"] = [batch(i, 1e9) | {"entropy": 1.26e-5 * i} for i in range(2)]
+    browser = shown()
+    assert texts(browser, curve("entropy", "span")) == ["0.000013 nats"]
+    assert texts(browser, curve("entropy", "text"))[:3] == ["0", "0.05", "0.1"]
+    assert browser.console == []
+
+
 def test_the_pointer_reads_the_same_batch_in_all_curves(shown, service):
     browser = shown()
     known = service.state["history"]
