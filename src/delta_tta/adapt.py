@@ -88,8 +88,6 @@ def adapt(
         raise ModelError(f"Expected `model` to be a torch.nn.Module, but got {type(model).__name__}.")
     if isinstance(model, Adapter):
         raise ModelError("The model is an adapter already; call unload() on it first.")
-    if "paper" in settings:
-        raise SettingError("Every method behaves as its paper says by itself now: leave out `paper`.")
     settings = spelled(settings)
     recipe = parse(recommended(model) if method is None else method)
     if process_group is not None:

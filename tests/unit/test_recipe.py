@@ -79,7 +79,7 @@ def test_meaning(method, recipe):
         ("roid+prior-correction", "does what 'prior-correction' does already"),
         ("tent+lame+prior-correction", "corrects the answer twice"),
         ("lame+dot+sticky", "without parts"),
-        ("tent+delta-b", "is unknown as a part"),
+        ("tent+delta-b", "write 'anchored+dot'"),
         ("tema+tema", "twice"),
         (7, "string"),
     ],
