@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, SettingError
+from ..losses import pseudo_label_cross_entropy
 from ..prediction import Prediction
 from .finite import finite
 from .step import Updater
@@ -36,8 +37,7 @@ def fisher(updater: Updater, batches: Iterable[Tensor]) -> dict[str, Tensor]:
         with updater._phase("observing"), torch.enable_grad():
             prediction = Prediction(updater._learnable(x))
         try:
-            labels = prediction.label.unsqueeze(1)
-            gradients = updater._gradients(-prediction.log_p.gather(1, labels).mean())
+            gradients = updater._gradients(pseudo_label_cross_entropy(prediction.log_p, prediction.label).mean())
         finally:
             updater.adapted.discard()
         for name, gradient in zip(parameters, gradients, strict=True):

@@ -16,9 +16,10 @@ from ..augmentations.views import views
 from ..engine.draws import numbers
 from ..engine.finite import not_finite
 from ..engine.step import Update
+from ..losses import cross_entropy
 from ..norms.batch import BatchStatistics
 from ..norms.statistics import at_least_float32
-from ..prediction import MINIMUM, Prediction
+from ..prediction import Prediction
 from ..registry import State, component
 from ..settings import on_cifar
 from ..signals import Outcome
@@ -74,9 +75,9 @@ class Cotta(StandaloneUpdater):
         with torch.enable_grad():
             student = Prediction(self._learnable(x))
             teacher = Prediction(target)
-            loss = -(teacher.p * student.log_p.clamp(min=MINIMUM)).sum(1).mean()
+            loss = cross_entropy(teacher.p, student.log_p).mean()
             if self.settings.symmetric:
-                loss = (loss - (student.log_p.exp() * teacher.log_p.detach().clamp(min=MINIMUM)).sum(1).mean()) / 2
+                loss = (loss + cross_entropy(student.log_p.exp(), teacher.log_p.detach()).mean()) / 2
         gradients = self._gradients(loss)
         wrong = not_finite({"prediction": [student.p, teacher.p], "loss": [loss.detach()], "gradient": gradients})
         if wrong is None:

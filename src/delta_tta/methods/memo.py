@@ -16,6 +16,7 @@ from torch import Generator, Tensor
 from ..augmentations.augmix import augmix
 from ..engine.finite import not_finite
 from ..engine.step import Update
+from ..losses import marginal_entropy
 from ..norms.batch import BatchStatistics
 from ..norms.statistics import batch_moments
 from ..norms.tbr import eval_norm
@@ -112,9 +113,3 @@ class Memo(StandaloneUpdater):
         finally:
             for p, value in zip(parameters, own, strict=True):
                 p.data = value
-
-
-def marginal_entropy(log_p: Tensor) -> Tensor:
-    """Return the entropy of the mean of the predictions whose logarithms are given, (N, K)."""
-    mean = log_p.exp().mean(0)
-    return -(mean * mean.clamp(min=torch.finfo(mean.dtype).tiny).log()).sum()

@@ -56,11 +56,20 @@ class Lame(Postprocess):
 
 
 def affinity(features: Tensor, kind: str, neighbours: int) -> Tensor:
-    """Return W, (B, B), of features (B, D) of unit length.
+    """Return W, (B, B): how much LAME wants two samples to get the same label (Boudiaf et al. 2022).
 
-    knn: 1 for the nearest others, directed. rbf: exp(−d²/2σ²), σ the batch mean of the k-th smallest distance (a
-    sample's own, 0, is the first).
-    linear: the cosine.
+    Args:
+        features: of unit length, (B, D).
+        kind: "knn": 1 for the nearest others, directed. "rbf": exp(−d²/2σ²), σ the batch mean of the k-th smallest
+            distance (a sample's own, 0, is the first). "linear": the cosine.
+        neighbours: k.
+
+    Examples:
+        >>> features = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
+        >>> affinity(features, "knn", neighbours=1)
+        tensor([[0., 1., 0.],
+                [1., 0., 0.],
+                [0., 1., 0.]])
     """
     if kind == "linear":
         return features @ features.T
@@ -77,7 +86,22 @@ def affinity(features: Tensor, kind: str, neighbours: int) -> Tensor:
 
 
 def laplacian(unary: Tensor, weights: Tensor) -> Tensor:
-    """Iterate to the fixed point and return its logits, −u + W·Y."""
+    """Return the logits of LAME's answer, (B, K): −u + W·Y at the fixed point of Y ← softmax(−u + W·Y).
+
+    Args:
+        unary: u = −log p, (B, K).
+        weights: W, (B, B), such as of `affinity`.
+
+    Examples:
+        An unsure sample takes the label of its neighbours:
+
+        >>> p = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6]])
+        >>> all_alike = torch.ones(3, 3)
+        >>> laplacian(-p.log(), all_alike).softmax(1)
+        tensor([[0.9933, 0.0067],
+                [0.9933, 0.0067],
+                [0.9170, 0.0830]])
+    """
     scores = -unary
     y = scores.softmax(1)  # Y_0 = p
     before = float(energy(unary, weights, y))
