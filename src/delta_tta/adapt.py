@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from . import methods  # noqa: F401  (they register themselves)
 from .adapter import Adapter
-from .engine.distributed import Ranks
+from .distributed import Ranks
 from .errors import ModelError, SettingError
 from .recipe import parse, require_used
 from .settings import OURS, make_settings

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from .distributed import Ranks
 from .engine import state as states
-from .engine.distributed import Ranks
 from .engine.fisher import show_source
 from .engine.inputs import checked, stream_names
 from .engine.model import AdaptedModel

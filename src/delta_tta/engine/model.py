@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from ..distributed import Ranks
 from ..errors import InputError, ModelError
 from ..norms import AdaptiveNorm, NormSites, Phase
 from ..norms.others import in_float32, other_norms
@@ -18,7 +19,6 @@ from ..recipe import Recipe
 from ..registry import COMPONENTS
 from ..settings import Settings
 from .digests import architecture
-from .distributed import Ranks
 from .model_checks import check_kind, check_layers
 
 _adapted: WeakSet[nn.Module] = WeakSet()

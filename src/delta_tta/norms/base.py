@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ..engine.distributed import Ranks
+from ..distributed import Ranks
 from ..errors import InputError
 from ..registry import Capabilities, component
 from ..settings import Settings

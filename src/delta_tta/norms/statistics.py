@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..engine.distributed import Ranks, merged_moments
+from ..distributed import Ranks, merged_moments
 from ..errors import ModelError
 
 _fast_moments = getattr(torch.ops.aten, "batch_norm_update_stats", None)
