@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .losses import MINIMUM as MINIMUM
 from .losses import entropy
-from .norms.statistics import at_least_float32
+from .tensors import at_least_float32
 
 
 class Prediction:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 import torch
 from torch import Tensor
 
-from ..norms.statistics import at_least_float32
+from ..tensors import at_least_float32
 from .forward import Forward
 
 

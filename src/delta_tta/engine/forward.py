@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, ModelError
-from ..norms.statistics import overwritten
 from ..postprocess.base import Postprocess
+from ..tensors import overwritten
 from .hooks import Hooks
 from .model import AdaptedModel
 

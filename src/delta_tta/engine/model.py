@@ -14,10 +14,10 @@ from ..distributed import Ranks
 from ..errors import InputError, ModelError
 from ..norms import AdaptiveNorm, NormSites, Phase
 from ..norms.others import in_float32, other_norms
-from ..norms.statistics import at_least_float32, changed_since, follow
 from ..recipe import Recipe
 from ..registry import COMPONENTS
 from ..settings import Settings
+from ..tensors import at_least_float32, changed_since, follow
 from .digests import architecture
 from .model_checks import check_kind, check_layers
 

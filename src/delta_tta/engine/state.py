@@ -11,10 +11,10 @@ from torch import Tensor
 
 from ..errors import StateError
 from ..norms.moving import MovingAverage
-from ..norms.statistics import follow
 from ..postprocess.sticky import Sticky
 from ..recipe import Recipe
 from ..settings import Settings
+from ..tensors import follow
 from .digests import checksum
 from .schedules import Every
 from .step import Updater

@@ -11,7 +11,6 @@ from torch import Tensor
 from ..norms.labels import Labels
 from ..norms.moving import MovingAverage
 from ..norms.selection import ShareSelector
-from ..norms.statistics import at_least_float32
 from ..objectives import Objective
 from ..prediction import Prediction
 from ..recipe import Recipe
@@ -19,6 +18,7 @@ from ..registry import COMPONENTS, Capabilities, State
 from ..reweighting import Reweighting
 from ..settings import Settings
 from ..signals import Outcome, Reason, Skip
+from ..tensors import at_least_float32
 from .again import Again
 from .descent import descent
 from .finite import not_finite

@@ -18,11 +18,11 @@ from ..engine.finite import not_finite
 from ..engine.step import Update
 from ..losses import cross_entropy
 from ..norms.batch import BatchStatistics
-from ..norms.statistics import at_least_float32
 from ..prediction import Prediction
 from ..registry import State, component
 from ..settings import on_cifar
 from ..signals import Outcome
+from ..tensors import at_least_float32
 from .standalone import StandaloneUpdater
 
 TEACHER = 0.999

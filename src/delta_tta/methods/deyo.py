@@ -15,11 +15,11 @@ from ..engine.draws import numbers
 from ..errors import InputError, SettingError
 from ..losses import entropy_weights
 from ..norms.last import last_blocks
-from ..norms.statistics import at_least_float32
 from ..objectives import Objective
 from ..prediction import Prediction
 from ..registry import State, component
 from ..settings import Settings
+from ..tensors import at_least_float32
 
 NOT_RUN = -2.0
 """Stands for the PLPD of a sample that was not run again; no true one is below −1."""

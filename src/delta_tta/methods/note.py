@@ -17,11 +17,11 @@ from ..engine.finite import not_finite
 from ..engine.model import AdaptedModel
 from ..engine.optimizer import take_step
 from ..norms.instance import InstanceOptions, MovingInstanceAware
-from ..norms.statistics import at_least_float32
 from ..prediction import Prediction
 from ..recipe import Recipe
 from ..registry import State, component
 from ..settings import Settings
+from ..tensors import at_least_float32
 from .collecting import Collecting, Learnt, require_count, require_number
 
 

@@ -16,9 +16,9 @@ from ..distributed import Ranks
 from ..errors import InputError
 from ..registry import Capabilities, component
 from ..settings import Settings
+from ..tensors import at_least_float32, changes
 from .labels import Labels
 from .shift import sums
-from .statistics import at_least_float32, changes
 from .tbr import eval_norm
 
 Tail = Callable[[_BatchNorm, Tensor], Tensor]

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .statistics import at_least_float32, moments_of_samples
+from ..tensors import at_least_float32
+from .statistics import moments_of_samples
 
 
 def sample_statistics(x: Tensor) -> tuple[Tensor, Tensor]:

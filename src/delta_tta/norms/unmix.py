@@ -25,9 +25,9 @@ from torch import Tensor
 
 from ..errors import ModelError, SettingError
 from ..registry import component
+from ..tensors import at_least_float32
 from .moving import MovingAverage
 from .samples import normalised, sample_statistics
-from .statistics import at_least_float32
 from .tbr import eval_norm
 
 TEMPERATURE = 0.07

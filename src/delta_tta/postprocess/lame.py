@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import InputError, ModelError, nearest
-from ..norms.statistics import at_least_float32, changed_since, changes
 from ..registry import component
 from ..settings import Settings
+from ..tensors import at_least_float32, changed_since, changes
 from .base import Postprocess
 
 TINY = 1e-10

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from ..evidence import LONGEST, MEMORY_OF_ANSWERS, until_next
-from ..norms.statistics import at_least_float32
 from ..registry import State, component
+from ..tensors import at_least_float32
 from .base import Postprocess
 
 PRIOR = 10.0

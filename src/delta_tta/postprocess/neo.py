@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import SettingError
-from ..norms.statistics import at_least_float32
 from ..registry import State, component
 from ..settings import Settings
+from ..tensors import at_least_float32
 from .base import Postprocess
 from .lame import FeatureTap
 

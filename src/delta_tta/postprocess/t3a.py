@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ModelError, SettingError
-from ..norms.statistics import at_least_float32
 from ..prediction import Prediction
 from ..registry import State, component
 from ..settings import Settings
+from ..tensors import at_least_float32
 from .base import Postprocess
 from .lame import FeatureTap
 
