@@ -10,13 +10,13 @@ from torch import Tensor
 
 from ..norms.labels import Labels
 from ..norms.moving import MovingAverage
-from ..norms.selection import ShareSelector
 from ..objectives import Objective
 from ..prediction import Prediction
 from ..recipe import Recipe
 from ..registry import COMPONENTS, Capabilities, State
 from ..reweighting import Reweighting
 from ..settings import Settings
+from ..shares.selection import ShareSelector
 from ..signals import Outcome, Reason, Skip
 from ..tensors import at_least_float32
 from .again import Again

@@ -70,7 +70,7 @@ class AdaptiveNorm(nn.Module, Capabilities):
         renews: whether it stands in for the original layer.
         per_batch: whether it normalises each batch by itself; then its place may stay empty in a method string.
         without_objective: the statistics that it equals without an objective, if it makes sense only with one.
-        has_shares: whether it mixes statistics in shares that are chosen (`selection.py`).
+        has_shares: whether it mixes statistics in shares that are chosen (`shares/selection.py`).
         needs_labels: whether it observes a batch with the labels that the model gave to it before.
         needs_statistics: whether it is made from the source's statistics.
     """

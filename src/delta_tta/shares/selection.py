@@ -21,10 +21,10 @@ from torch import Tensor
 
 from ..engine.model import AdaptedModel
 from ..evidence import MEMORY, MEMORY_OF_ANSWERS, TEMPERATURES, Array, of_order, of_pairs, tempered, until_next
+from ..norms.anchored import SHARES, Anchored
 from ..postprocess.mirror import mirror_images
 from ..settings import Settings
 from ..tensors import at_least_float32
-from .anchored import SHARES, Anchored
 from .domain import Domain, sharpness
 
 PRIOR = 768.0
