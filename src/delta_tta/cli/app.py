@@ -10,8 +10,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from .. import __version__
 from ..removed import removed
-from .console import VERBOSITY, Verbosity, clean_errors, plain
-from .encoding import lenient
+from .support.console import VERBOSITY, Verbosity, clean_errors, plain
+from .support.encoding import lenient
 
 EVERYWHERE = ("--quiet", "-q", "--verbose", "-v")
 EXAMPLES = """
