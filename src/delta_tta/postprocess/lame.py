@@ -7,17 +7,14 @@ by the fixed-point iteration Y ← softmax(−u + W·Y).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..errors import InputError, ModelError, nearest
 from ..registry import component
-from ..settings import Settings
-from ..tensors import at_least_float32, changed_since, changes
-from .base import Postprocess
+from ..tensors import at_least_float32
+from .features import FeaturePostprocess
 
 TINY = 1e-10
 """Added to p before the logarithm."""
@@ -29,18 +26,12 @@ STOP = 1e-8
 @component(
     "lame", "postprocess", "let neighbours in feature space agree (LAME, Boudiaf et al. 2022)", alone=True, part=True
 )
-class Lame(Postprocess):
+class Lame(FeaturePostprocess):
     """Corrects each batch by itself; there is no state."""
 
-    uses = ("affinity", "neighbours", "features")
-
-    compares = True
-    reads_features = True
+    uses = ("affinity", "neighbours", *FeaturePostprocess.uses)
+    title = "LAME"
     least_classes = 2
-
-    def __init__(self, model: nn.Module, settings: Settings) -> None:
-        super().__init__(model, settings)
-        self._tap = FeatureTap(model, settings.features)
 
     def __call__(self, x: Tensor, logits: Tensor, run: Callable[[Tensor], Tensor]) -> Tensor:
         """Return −u + W·Y at the fixed point: its softmax is Y."""
@@ -49,10 +40,6 @@ class Lame(Postprocess):
             weights = affinity(features, self.settings.affinity, self.settings.neighbours)
             p = at_least_float32(logits).softmax(1)
             return laplacian(-(p + TINY).log(), weights.to(p)).to(logits.dtype)
-
-    def close(self) -> None:
-        """Take the hooks out."""
-        self._tap.close()
 
 
 def affinity(features: Tensor, kind: str, neighbours: int) -> Tensor:
@@ -118,48 +105,3 @@ def laplacian(unary: Tensor, weights: Tensor) -> Tensor:
 def energy(unary: Tensor, weights: Tensor, y: Tensor) -> Tensor:
     """E(Y)."""
     return (unary * y - (weights @ y) * y + torch.xlogy(y, y)).sum()
-
-
-class FeatureTap:
-    """Takes down the input of the classifier as the model runs: the named layer, or the last linear layer that ran."""
-
-    def __init__(self, model: nn.Module, name: str | None, user: str = "LAME") -> None:
-        self._user = user
-        layers = dict(model.named_modules())
-        if name is not None and name not in layers:
-            raise ModelError(f"The model has no layer {name!r} for `features`.{nearest(name, filter(None, layers))}")
-        taps = [layers[name]] if name is not None else [m for m in layers.values() if isinstance(m, nn.Linear)]
-        if not taps:
-            raise ModelError(
-                f"{user} compares the inputs of the classifier, and the model has no linear layer. Name the layer "
-                "whose input to take: features='...'."
-            )
-        self._seen: Tensor | None = None
-        self.layer: nn.Module | None = None  # whose input was taken down last
-        self._changes: int | None = None
-        self._hooks = [layer.register_forward_pre_hook(self._note) for layer in taps]
-
-    def _note(self, layer: nn.Module, inputs: tuple[Any, ...]) -> None:
-        self._seen, self.layer = inputs[0].detach(), layer
-        self._changes = changes(inputs[0])
-
-    def take(self, count: int) -> Tensor:
-        """Return the features of the last batch, (B, D), in float32 or better."""
-        seen, self._seen = self._seen, None
-        if seen is None or len(seen) != count or seen.dim() < 2:
-            came = "none came" if seen is None else f"got {tuple(seen.shape)}"
-            raise InputError(
-                f"Expected features for {count} samples at the classifier's input, but {came}. Name the layer whose "
-                "input to take: features='...'."
-            )
-        if changed_since(seen, self._changes):
-            raise InputError(
-                "The model changes the input of its classifier in place after the classifier has run, and "
-                f"{self._user} compares that input. Let it compute a new tensor, such as h * 3 instead of h.mul_(3)."
-            )
-        return at_least_float32(seen).flatten(1)
-
-    def close(self) -> None:
-        """Take the hooks out."""
-        for hook in self._hooks:
-            hook.remove()
