@@ -41,6 +41,22 @@ def renamed(
     return find
 
 
+def renamed_methods(names: Mapping[str, str]) -> Callable[[Any, str], Any]:
+    """Return a `__getattr__` for a class some of whose methods have new names.
+
+    Args:
+        names: of each old name, the new one.
+    """
+
+    def find(self: Any, name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        warnings.warn(f"{type(self).__name__}.{name} is now {names[name]}.", DeprecationWarning, stacklevel=2)
+        return getattr(self, names[name])
+
+    return find
+
+
 def moved_modules(package: str, modules: Mapping[str, str]) -> dict[str, ModuleType]:
     """Make the old submodules of a package importable, and return them by name.
 

@@ -34,10 +34,10 @@ def fisher(updater: Updater, batches: Iterable[Tensor]) -> dict[str, Tensor]:
     total = {name: torch.zeros_like(p) for name, p in parameters.items()}
     count = 0
     for x in batches:
-        with updater._phase("observing"), torch.enable_grad():
-            prediction = Prediction(updater._learnable(x))
+        with updater.in_phase("observing"), torch.enable_grad():
+            prediction = Prediction(updater.learnable(x))
         try:
-            gradients = updater._gradients(pseudo_label_cross_entropy(prediction.log_p, prediction.label).mean())
+            gradients = updater.gradients(pseudo_label_cross_entropy(prediction.log_p, prediction.label).mean())
         finally:
             updater.adapted.discard()
         for name, gradient in zip(parameters, gradients, strict=True):

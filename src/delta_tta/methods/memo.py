@@ -99,8 +99,8 @@ class Memo(StandaloneUpdater):
     def _one(self, x: Tensor, copies: Tensor) -> tuple[Tensor, float | None]:
         """Return the answer to one image, and the entropy before the step; None where no step could be taken."""
         with torch.enable_grad():
-            loss = marginal_entropy(Prediction(self._learnable(copies)).log_p)
-        gradients = self._gradients(loss)
+            loss = marginal_entropy(Prediction(self.learnable(copies)).log_p)
+        gradients = self.gradients(loss)
         parameters = list(self.adapted.parameters.values())
         own = [p.data for p in parameters]
         finite = not_finite({"loss": [loss.detach()], "gradient": gradients}) is None
@@ -109,7 +109,7 @@ class Memo(StandaloneUpdater):
                 if gradient is not None:
                     p.data = p.data - self.settings.lr * gradient
             with torch.no_grad():
-                return self._logits(x).detach(), float(loss.detach()) if finite else None
+                return self.logits(x).detach(), float(loss.detach()) if finite else None
         finally:
             for p, value in zip(parameters, own, strict=True):
                 p.data = value

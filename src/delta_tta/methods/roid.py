@@ -154,7 +154,7 @@ class Roid(Updater):
         view = Prediction(again.learnable(images.contiguous()))
         consistency = weights[rows] * symmetric_cross_entropy(view.log_p, prediction.log_p[rows])
         found = dataclasses.replace(found, value=found.value + consistency.sum() / len(weights))
-        return found, self._gradients(found.value)
+        return found, self.gradients(found.value)
 
     def _commit(self, prediction: Prediction, gradients: list[Tensor | None], found: Loss | None) -> None:
         super()._commit(prediction, gradients, found)
