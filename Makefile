@@ -78,7 +78,7 @@ soak: setup      ## 100,000 small batches, twice: memory, decay, the same bits (
 	$(BIN)/python benchmarks/soak.py --twice
 
 campaign: setup  ## tens of thousands of bad batches, and how they ended (about 8 minutes)
-	$(BIN)/python -m pytest -n 0 --hypothesis-profile=campaign tests/unit/test_adapter_bad_inputs.py
+	$(BIN)/python -m pytest -n 0 --hypothesis-profile=campaign tests/unit/engine/test_inputs.py
 
 faults: setup    ## kill -9 of run and reproduce at 25 random moments each, while the store is half full (about 5 minutes)
 	folder=$$(mktemp -d) && $(BIN)/python tests/e2e/kills.py $$folder 25 25 10; code=$$?; rm -rf $$folder; exit $$code

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from delta_tta.cli.execution import engine_maker
+from delta_tta.cli.support.execution import engine_maker
 from delta_tta.corruptions.constants import VALIDATION
 from delta_tta.experiments.cell import CLEAN, Cell
 from delta_tta.experiments.evaluate import Result

@@ -25,8 +25,8 @@ from matplotlib.figure import Figure
 
 from cells import chosen, results
 from delta_tta.adapt import RECOMMENDED, WITHOUT_BATCH_NORM
-from delta_tta.cli.execution import ENGINES
-from delta_tta.cli.options import read_value
+from delta_tta.cli.support.execution import ENGINES
+from delta_tta.cli.support.options import read_value
 from delta_tta.corruptions.constants import TYPES, VALIDATION
 from delta_tta.experiments.differences import standard_error
 from delta_tta.experiments.evaluate import Result

@@ -20,7 +20,7 @@ import torch.multiprocessing as multiprocessing
 from torch import Tensor
 
 import delta_tta
-from delta_tta.engine.distributed import Ranks
+from delta_tta.distributed import Ranks
 from delta_tta.models.cifar import CifarResNet
 from delta_tta.recipe import used_settings
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from delta_tta.experiments import Cell, Place, Result, Trace
+from delta_tta.experiments import Cell, Place, Result, Store, Trace
 from delta_tta.experiments.lab import Lab
 from delta_tta.streams import StreamSpec
 
@@ -215,3 +215,12 @@ class Held:
     def let_go(self) -> None:
         """Let them go on."""
         (self.folder / "hold").unlink()
+
+
+def two_results(folder):
+    """Return a store in the folder with the results `first` and `second`."""
+    where = place(folder / "place")
+    with Store(folder / "s.db") as store:
+        for key in ("first", "second"):
+            store.record(key, cell(where), result())
+    return folder / "s.db"

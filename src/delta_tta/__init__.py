@@ -9,7 +9,7 @@ from . import corruptions, data, functional, metrics, models, streams
 from .adapt import adapt
 from .adapter import Adapter
 from .catalog import methods
-from .engine.checkpoints import Checkpointer, load_state, save_state
+from .checkpoints import Checkpointer, load_state, save_state
 from .errors import (
     DataError,
     DeltaError,

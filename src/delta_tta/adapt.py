@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from . import methods  # noqa: F401  (they register themselves)
 from .adapter import Adapter
-from .engine.distributed import Ranks
+from .distributed import Ranks
 from .errors import ModelError, SettingError
 from .recipe import parse, require_used
 from .settings import OURS, make_settings
@@ -88,8 +88,6 @@ def adapt(
         raise ModelError(f"Expected `model` to be a torch.nn.Module, but got {type(model).__name__}.")
     if isinstance(model, Adapter):
         raise ModelError("The model is an adapter already; call unload() on it first.")
-    if "paper" in settings:
-        raise SettingError("Every method behaves as its paper says by itself now: leave out `paper`.")
     settings = spelled(settings)
     recipe = parse(recommended(model) if method is None else method)
     if process_group is not None:

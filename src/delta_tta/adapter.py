@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from .distributed import Ranks
 from .engine import state as states
-from .engine.distributed import Ranks
 from .engine.fisher import show_source
 from .engine.inputs import checked, stream_names
 from .engine.model import AdaptedModel
@@ -21,12 +21,12 @@ from .engine.stateful import Stateful
 from .engine.step import Updater
 from .errors import InputError, StateError
 from .guard.monitor import hooks_of
-from .norms.statistics import at_least_float32
 from .postprocess.sticky import Sticky
 from .recipe import Recipe
 from .registry import COMPONENTS
 from .settings import Settings
 from .signals import Outcome, Signals
+from .tensors import at_least_float32
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -7,6 +7,12 @@
 | anchored statistics | `anchored_statistics`, `pooled_update` |
 | the sticky filter | `sticky_filter`, `forward_filters`, `tempered` |
 | evidence without labels | `pair_evidence`, `order_evidence` |
+| mirror images | `mirror_weights`, `mirror_mean` |
+| LAME | `affinity`, `laplacian` |
+| losses | `entropy` (TENT), `pseudo_label_cross_entropy` (PL), `marginal_entropy` (MEMO), `cross_entropy` (CoTTA), |
+| | `soft_likelihood_ratio` and `symmetric_cross_entropy` (ROID) |
+| which samples train, and how much | `entropy_weights` and `unlike_average` (ETA, EATA), `roid_weights` |
+| penalties | `fisher_penalty` (EATA), `divergence_from_uniform` (KL-div) |
 | the paper's streams | `shuffled_indices`, `imbalanced_indices`, `dependent_indices`, `Draws` |
 
 The classes behind `adapt` call these very functions, so a method built from them is the method. One step of DELTA:
@@ -17,8 +23,7 @@ Examples:
     >>> z = torch.tensor([0.5, 0.5])
     >>> log_p = tbr(x, weight, bias, mean, std).log_softmax(1)
     >>> p = log_p.detach().exp()
-    >>> entropy = -(log_p.exp() * log_p).sum(1)
-    >>> (dot_weights(p.argmax(1), z) * entropy).mean().backward()
+    >>> (dot_weights(p.argmax(1), z) * entropy(log_p)).mean().backward()
     >>> z = class_frequencies(z, p, lam=0.9)
     >>> z, weight.grad
     (tensor([0.5077, 0.4923]), tensor([-0.2055, -0.1400]))
@@ -37,26 +42,56 @@ from .errors import InputError
 from .evidence import TINY, Array, forward_filters, likelihood, tempered
 from .evidence import of_order as order_evidence
 from .evidence import of_pairs as pair_evidence
+from .losses import (
+    cross_entropy,
+    divergence_from_uniform,
+    entropy,
+    entropy_weights,
+    fisher_penalty,
+    marginal_entropy,
+    pseudo_label_cross_entropy,
+    roid_weights,
+    soft_likelihood_ratio,
+    symmetric_cross_entropy,
+    unlike_average,
+)
 from .norms.anchored import anchored_statistics, pooled_update
 from .norms.tbr import tbr
+from .postprocess.lame import affinity, laplacian
+from .postprocess.mirror import mirror_mean, mirror_weights
 from .postprocess.sticky import filtered_beliefs
 from .streams import Draws, dependent_indices, imbalanced_indices, shuffled_indices
 
 __all__ = [
     "Draws",
+    "affinity",
     "anchored_statistics",
     "class_frequencies",
+    "cross_entropy",
     "dependent_indices",
+    "divergence_from_uniform",
     "dot_weights",
+    "entropy",
+    "entropy_weights",
+    "fisher_penalty",
     "forward_filters",
     "imbalanced_indices",
+    "laplacian",
+    "marginal_entropy",
+    "mirror_mean",
+    "mirror_weights",
     "order_evidence",
     "pair_evidence",
     "pooled_update",
+    "pseudo_label_cross_entropy",
+    "roid_weights",
     "shuffled_indices",
+    "soft_likelihood_ratio",
     "sticky_filter",
+    "symmetric_cross_entropy",
     "tbr",
     "tempered",
+    "unlike_average",
 ]
 
 EPSILON = 1e-8

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from .errors import SettingError
+from .losses import entropy_weights, fisher_penalty, pseudo_label_cross_entropy
 from .prediction import Prediction
 from .registry import Capabilities, State, component
 from .settings import Settings, on_cifar
@@ -97,9 +97,8 @@ class PseudoLabel(Objective):
 
     def loss(self, prediction: Prediction, state: State) -> tuple[Tensor, Tensor | None]:
         """Confident samples train."""
-        y = prediction.label.unsqueeze(1)
-        confidence = prediction.p.gather(1, y).squeeze(1)
-        return -prediction.log_p.gather(1, y).squeeze(1), confidence >= self.threshold
+        confidence = prediction.p.gather(1, prediction.label.unsqueeze(1)).squeeze(1)
+        return pseudo_label_cross_entropy(prediction.log_p, prediction.label), confidence >= self.threshold
 
 
 @component("ent-w", "objective", "entropy of the sure samples, the surer the heavier (Niu et al. 2022)", alone=True)
@@ -114,7 +113,7 @@ class EntropyWeighted(Objective):
         """Samples below the margin train."""
         tau = self.threshold * math.log(prediction.classes)
         h = prediction.entropy.detach()
-        return (tau - h).exp() * prediction.entropy, h < tau
+        return entropy_weights(h, tau) * prediction.entropy, h < tau
 
 
 @component("eta", "objective", "ent-w on samples unlike those seen (ETA, Niu et al. 2022)", alone=True, has=("div-w",))
@@ -166,5 +165,4 @@ class Eata(Eta):
 
     def penalty(self, parameters: Mapping[str, Tensor]) -> Tensor | None:
         """A parameter that matters to the source may not go far."""
-        terms = [(self.fisher[name].to(p) * (p - self.start[name].to(p)) ** 2).sum() for name, p in parameters.items()]
-        return self.weight * torch.stack(terms).sum()
+        return self.weight * fisher_penalty(parameters, self.start, self.fisher)

@@ -6,10 +6,9 @@ from functools import cached_property
 
 from torch import Tensor
 
-from .norms.statistics import at_least_float32
-
-MINIMUM = -1e4
-"""A log-probability below which p is 0 in every floating-point type."""
+from .losses import MINIMUM as MINIMUM
+from .losses import entropy
+from .tensors import at_least_float32
 
 
 class Prediction:
@@ -44,4 +43,4 @@ class Prediction:
     @cached_property
     def entropy(self) -> Tensor:
         """H = −Σ p log p, (B,), with gradient; a class masked out by a logit of −∞ adds nothing."""
-        return -(self.log_p.exp() * self.log_p.clamp(min=MINIMUM)).sum(1)
+        return entropy(self.log_p)

@@ -10,6 +10,8 @@ from typing import Any, Literal
 from . import norms, objectives, postprocess, reweighting  # noqa: F401  (they register their components)
 from .errors import MethodError, SettingError, nearest
 from .registry import COMPONENTS, Component, by_kind, load_packages
+from .removed import removed
+from .renamed import renamed
 from .settings import check_names, used_by
 
 ABBREVIATIONS = {"delta": ("tbr", "dot")}
@@ -203,6 +205,9 @@ def require_used(recipe: Recipe, given: Iterable[str]) -> None:
 
 
 def _check_names(method: str, first: str, parts: list[str]) -> None:
+    gone = removed("methods", [first, *parts])
+    if gone is not None:
+        raise MethodError(gone)
     starts = [name for name, w in COMPONENTS.items() if w.alone]
     follows = [*(name for name, w in COMPONENTS.items() if w.part), *ABBREVIATIONS]
     if first not in starts:
@@ -213,3 +218,14 @@ def _check_names(method: str, first: str, parts: list[str]) -> None:
         if part not in follows:
             why = "starts a method and cannot follow '+'." if part in starts else "is unknown as a part."
             raise MethodError(f"{part!r} in {method!r} {why}{nearest(part, follows)}")
+
+
+__getattr__ = renamed(
+    __name__,
+    {
+        "sentences": "delta_tta.catalog:all_methods",
+        "all_methods": "delta_tta.catalog:all_methods",
+        "methods": "delta_tta.catalog:methods",
+        "Description": "delta_tta.catalog:Description",
+    },
+)

@@ -13,7 +13,11 @@ NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 def renamed(
-    module: str, names: Mapping[str, str], stand_ins: Mapping[str, Any] = NONE, stacklevel: int = 2
+    module: str,
+    names: Mapping[str, str] = NONE,
+    stand_ins: Mapping[str, Any] = NONE,
+    stacklevel: int = 2,
+    gone: Mapping[str, str] = NONE,
 ) -> Callable[[str], Any]:
     """Return a `__getattr__` for a module some of whose names have changed.
 
@@ -22,14 +26,33 @@ def renamed(
         names: of each old name, where it is now, as "package.module:name".
         stand_ins: what an old name returns where its arguments have changed with its name.
         stacklevel: 2 where what is returned is `__getattr__` itself.
+        gone: of each name without a successor, what to do instead.
     """
 
     def find(name: str) -> Any:
+        if name in gone:
+            raise AttributeError(f"{module}.{name} is gone: {gone[name]}.")
         if name not in names:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         where, _, new = names[name].partition(":")
         warnings.warn(f"{module}.{name} is now {where}.{new}.", DeprecationWarning, stacklevel=stacklevel)
         return stand_ins[name] if name in stand_ins else getattr(importlib.import_module(where), new)
+
+    return find
+
+
+def renamed_methods(names: Mapping[str, str]) -> Callable[[Any, str], Any]:
+    """Return a `__getattr__` for a class some of whose methods have new names.
+
+    Args:
+        names: of each old name, the new one.
+    """
+
+    def find(self: Any, name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        warnings.warn(f"{type(self).__name__}.{name} is now {names[name]}.", DeprecationWarning, stacklevel=2)
+        return getattr(self, names[name])
 
     return find
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from .functional import EPSILON, class_frequencies, dot_weights
+from .losses import divergence_from_uniform
 from .prediction import Prediction
 from .registry import Capabilities, State, component
 from .settings import Settings
@@ -117,10 +117,9 @@ class KlDivergence(Reweighting):
     uses = ("kl_weight",)
 
     def penalty(self, prediction: Prediction, state: State) -> Tensor:
-        """KL(q ‖ 1/K) = Σ q log q + ln K; the gradient comes by the share of this batch."""
+        """W · KL(q_t ‖ uniform); the gradient comes by the share of this batch."""
         q = self._moved(prediction.log_p.exp().mean(0), state)
-        divergence = (q * q.clamp(min=torch.finfo(q.dtype).tiny).log()).sum() + math.log(prediction.classes)
-        return self.settings.kl_weight * divergence
+        return self.settings.kl_weight * divergence_from_uniform(q)
 
     def next_state(self, prediction: Prediction, state: State, selected: Tensor | None) -> State:
         """Move the average, whether or not a sample trained."""

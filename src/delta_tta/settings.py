@@ -12,7 +12,9 @@ from typing import Any, Literal, TypeVar, get_type_hints
 
 from .errors import SettingError, nearest
 from .guard.limits import Guard
-from .typed import typed
+from .removed import refuse_removed
+from .renamed import renamed
+from .typed import ALIASES, typed
 
 T = TypeVar("T")
 
@@ -169,10 +171,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """The settings of the paper's appendix, by data set; CIFAR10-C, which it does not use, as CIFAR100-C."""
 
 
-ALIASES: Mapping[str, str] = MappingProxyType({"learning_rate": "lr", "step_size": "lr"})
-"""What others call a setting."""
-
-
 COMMON = ("update", "length", "background", "episodic", "reset_every", "sync", "guard")
 """Settings that every method has."""
 
@@ -211,6 +209,7 @@ def make_settings(
 
 def check_names(given: Mapping[str, Any], components: Sequence[Any] = ()) -> None:
     """Raise where a setting is unknown."""
+    refuse_removed("settings", given)
     known = [field.name for field in dataclasses.fields(Settings) if field.name != "extra"]
     known += [name for one in components for name in _options(one)]
     for name in given:
@@ -244,3 +243,6 @@ def _hints() -> dict[str, Any]:
 def _require(name: str, value: object, fine: bool, words: str) -> None:
     if not fine:
         raise SettingError(f"Expected setting `{name}` to be {words}, but got {value!r}.")
+
+
+__getattr__ = renamed(__name__, gone={"PAPER": "`Settings()` has the paper's; `OURS` says where others differ"})

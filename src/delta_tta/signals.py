@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import warnings
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -65,6 +66,12 @@ class Outcome:
         """Whether the batch was not learnt from because something is wrong with it."""
         return self.skipped is not None and self.skipped.reason in BAD_INPUT
 
+    @property
+    def spoilt(self) -> bool:
+        """What `bad_input` was called before 0.2."""
+        warnings.warn("signals.spoilt is now signals.bad_input.", DeprecationWarning, stacklevel=2)
+        return self.bad_input
+
 
 @dataclass(frozen=True, eq=False)
 class Signals(Outcome):
@@ -87,3 +94,8 @@ class Signals(Outcome):
     rollbacks: int = 0
     share: float | None = None
     stays: float | None = None
+
+    @property
+    def dependent(self) -> bool:
+        """Gone: no method changes its statistics by itself."""
+        raise AttributeError("signals.dependent is gone: a warning says where a dependent stream harms a method.")

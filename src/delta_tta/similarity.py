@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from .losses import unlike_average
 from .prediction import Prediction
 from .registry import State
 
@@ -18,8 +18,7 @@ def differs(prediction: Prediction, selected: Tensor | None, state: State, margi
     chosen = _all_if_none(prediction, selected)
     if "average" not in state:
         return chosen
-    similarity = F.cosine_similarity(state["average"].unsqueeze(0), prediction.p, dim=1)  # (B,)
-    return chosen & (similarity.abs() < margin)
+    return chosen & unlike_average(prediction.p, state["average"], margin)
 
 
 def next_average(prediction: Prediction, kept: Tensor | None, state: State) -> State:

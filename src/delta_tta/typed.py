@@ -12,6 +12,9 @@ from .guard.limits import Guard
 AMERICAN: Mapping[str, str] = MappingProxyType({"neighbors": "neighbours"})
 """Other spellings, which are accepted."""
 
+ALIASES: Mapping[str, str] = MappingProxyType({"learning_rate": "lr", "step_size": "lr"})
+"""What others call a setting; an error says its name here."""
+
 
 def typed(name: str, value: object, hint: Any) -> object:
     """Return the value in its declared type, or raise."""

@@ -21,8 +21,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import delta_tta
-from delta_tta import Checkpointer
-from delta_tta.engine import checkpoints
+from delta_tta import Checkpointer, checkpoints
 from nets import conv_net
 
 

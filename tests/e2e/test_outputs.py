@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from delta_tta.cli.commands import app
-from delta_tta.cli.encoding import lenient, plain
-from delta_tta.cli.keep import KEPT, kept_store
+from delta_tta.cli.support.encoding import lenient, plain
+from delta_tta.cli.support.keep import KEPT, kept_store
 from delta_tta.experiments import Store
 from laboratory import cell, place, result
 

@@ -80,7 +80,7 @@ def test_every_objective_and_part_trains_the_norm_layers_and_nothing_else(model,
             assert adapter.signals.used > 0
     now = snapshot(model)
     assert {name for name, value in source.items() if not torch.equal(now[name], value)} <= trained
-    assert not torch.equal(adapter._updater._logits(images(9)), before)
+    assert not torch.equal(adapter._updater.logits(images(9)), before)
     adapter.reset()
     assert same(snapshot(model), source)
     adapter(images(0))

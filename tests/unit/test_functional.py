@@ -5,6 +5,7 @@ import doctest
 import itertools
 import math
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -60,11 +61,11 @@ def moments(x):
 def test_each_has_arguments_and_an_example_that_runs(name):
     function = getattr(functional, name)
     assert function.__doc__
-    if name != "Draws":
-        assert "Args:" in function.__doc__
-        (example,) = doctest.DocTestFinder(recurse=False).find(function, name, globs=function.__globals__)
-        assert example.examples
-        assert doctest.DocTestRunner().run(example).failed == 0
+    assert ("Attributes:" if name == "Draws" else "Args:") in function.__doc__
+    variables = vars(sys.modules[function.__module__])
+    (example,) = doctest.DocTestFinder(recurse=False).find(function, name, globs=variables)
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 def test_it_is_a_name_of_the_package():

@@ -6,10 +6,12 @@ import sys
 import warnings
 
 import pytest
+import torch
 
 import delta_tta
 from delta_tta import data, experiments, registry
 from delta_tta.postprocess.base import Postprocess
+from nets import batches, conv_net
 
 with warnings.catch_warnings():  # it warns once a process; below, a process sees it
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -104,3 +106,18 @@ def test_the_old_decorator_takes_the_old_kinds(monkeypatch):
 def test_what_never_was_is_no_attribute():
     with pytest.raises(AttributeError, match="has no attribute 'Fewest'"):
         _ = delta_tta.data.Fewest
+
+
+def test_methods_of_other_packages_may_call_the_steps_of_an_update_by_their_old_names():
+    updater = delta_tta.adapt(conv_net(), "tent")._updater
+    x = batches(1)[0]
+    with pytest.warns(DeprecationWarning, match=r"^Updater\._logits is now logits\.$") as found:
+        assert torch.equal(updater._logits(x), updater.logits(x))
+    assert found[0].filename == __file__
+    with updater.in_phase("observing"), pytest.warns(DeprecationWarning, match="is now learnable"):
+        logits = updater._learnable(x)
+    with pytest.warns(DeprecationWarning, match="is now gradients"):
+        gradients = updater._gradients(logits.sum())
+    assert [g.shape for g in gradients] == [p.shape for p in updater.adapted.parameters.values()]
+    with pytest.raises(AttributeError, match="'Updater' object has no attribute '_nothing'"):
+        _ = updater._nothing

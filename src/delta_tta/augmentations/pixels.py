@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from ..errors import InputError, SettingError
 from ..normalization import Normalisation, normalisation_of
-from ..norms.statistics import at_least_float32
 from ..settings import Settings
+from ..tensors import at_least_float32
 
 
 class Pixels:

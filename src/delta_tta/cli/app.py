@@ -9,8 +9,9 @@ from typer import rich_utils
 from typer.core import TyperCommand, TyperGroup
 
 from .. import __version__
-from .console import VERBOSITY, Verbosity, clean_errors, plain
-from .encoding import lenient
+from ..removed import removed
+from .support.console import VERBOSITY, Verbosity, clean_errors, plain
+from .support.encoding import lenient
 
 EVERYWHERE = ("--quiet", "-q", "--verbose", "-v")
 EXAMPLES = """
@@ -37,6 +38,13 @@ class Command(TyperCommand):
     def __init__(self, *args: Any, epilog: str | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples = epilog or ""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options; one that is gone says what to do instead."""
+        gone = removed(self.name or "", (one.partition("=")[0] for one in args))
+        if gone is not None:
+            raise typer.BadParameter(gone)
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help, then the examples: typer would wrap them, and they could not be copied."""

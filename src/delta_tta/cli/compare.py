@@ -9,12 +9,12 @@ import typer
 
 from ..experiments.experiment import SCENARIOS, Experiment, scenarios
 from ..experiments.place import Place
-from . import completion as completion
-from .compare_stores import show_differences
-from .comparison import CORRUPTION, BatchSize, Images, Outputs, Page, Picture, Seed, Severity, run_comparison
-from .console import Json
-from .execution import WorkersOption
-from .options import Mean, Scenarios, Std, clean_kind
+from .support import completion as completion
+from .support.compare_stores import show_differences
+from .support.comparison import CORRUPTION, BatchSize, Images, Outputs, Page, Picture, Seed, Severity, run_comparison
+from .support.console import Json
+from .support.execution import WorkersOption
+from .support.options import Mean, Scenarios, Std, clean_kind
 
 EXAMPLES = """
 Examples:

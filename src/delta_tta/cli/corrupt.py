@@ -10,9 +10,9 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from ..corruptions.constants import TYPES, VALIDATION
-from .completion import corruption_type
-from .console import Json, consoles, print_json
-from .options import clean_images
+from .support.completion import corruption_type
+from .support.console import Json, consoles, print_json
+from .support.options import clean_images
 
 EXAMPLES = """
 Examples:

@@ -9,10 +9,10 @@ import typer
 from ..adapt import RECOMMENDED
 from ..experiments.experiment import SCENARIOS, Experiment
 from ..experiments.place import Place
-from . import completion as completion
-from .comparison import CORRUPTION, BatchSize, Images, Outputs, Page, Picture, Seed, Severity, run_comparison
-from .console import Json
-from .execution import WorkersOption
+from .support import completion as completion
+from .support.comparison import CORRUPTION, BatchSize, Images, Outputs, Page, Picture, Seed, Severity, run_comparison
+from .support.console import Json
+from .support.execution import WorkersOption
 
 METHODS = ("source", "bn", "tent", "tent+delta", RECOMMENDED)
 """The paper's point, and what `adapt(model)` does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 
 from .. import catalog
-from .console import Json, consoles, print_json
+from .support.console import Json, consoles, print_json
 
 EXAMPLES = """
 Examples:

@@ -10,7 +10,7 @@ import typer
 from ..experiments.store import Store
 from ..paper.store_report import store_report
 from ..report.page import write_page
-from .console import Json, print_json, say
+from .support.console import Json, print_json, say
 
 EXAMPLES = """
 Examples:

@@ -24,9 +24,9 @@ from ..report.console import rich_table
 from ..report.files import write_exhibit
 from ..report.page import write_page
 from ..report.shown import Exhibit, Table
-from . import completion as completion
-from .console import Json, consoles, print_json, say
-from .execution import (
+from .support import completion as completion
+from .support.console import Json, consoles, print_json, say
+from .support.execution import (
     Address,
     Board,
     Cache,

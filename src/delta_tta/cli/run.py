@@ -13,9 +13,9 @@ from ..experiments.runner import default_cache
 from ..experiments.store import Store
 from ..report.console import rich_table
 from ..report.overview import overview
-from . import completion as completion
-from .console import Json, consoles, print_json, say
-from .execution import (
+from .support import completion as completion
+from .support.console import Json, consoles, print_json, say
+from .support.execution import (
     Address,
     Board,
     Cache,
@@ -29,7 +29,7 @@ from .execution import (
     execute,
     finish,
 )
-from .options import (
+from .support.options import (
     BatchSizes,
     DataKind,
     DataPath,

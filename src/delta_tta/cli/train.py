@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import DataError
-from . import completion as completion
-from .console import Json, consoles, print_json, say
+from .support import completion as completion
+from .support.console import Json, consoles, print_json, say
 
 if TYPE_CHECKING:
     from ..models.training import Progress as Step

@@ -14,10 +14,10 @@ from ..experiments.runner import default_cache
 from ..experiments.store import Store
 from ..report.console import rich_table
 from ..report.shown import Column, Number, Row, Table
-from . import completion as completion
-from .console import Json, consoles, print_json
-from .execution import Cache, StorePath, Threads, WorkersOption, engine_maker, execute, finish
-from .options import (
+from .support import completion as completion
+from .support.console import Json, consoles, print_json
+from .support.execution import Cache, StorePath, Threads, WorkersOption, engine_maker, execute, finish
+from .support.options import (
     BatchSizes,
     DataKind,
     DataPath,

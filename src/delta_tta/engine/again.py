@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 import torch
 from torch import Tensor
 
-from ..norms.statistics import at_least_float32
+from ..tensors import at_least_float32
 from .forward import Forward
 
 
@@ -25,13 +25,13 @@ class Again:
 
     def on(self, images: Tensor) -> Tensor:
         """Run the model on other images, without gradient."""
-        with self._as_run(), self._forward._phase("replaying"), torch.no_grad():
-            return self._forward._logits(images)
+        with self._as_run(), self._forward.in_phase("replaying"), torch.no_grad():
+            return self._forward.logits(images)
 
     def learnable(self, images: Tensor | None = None) -> Tensor:
         """Run the model on the batch, or on other images, with gradient; the logits are those of all ranks."""
-        with self._as_run(), self._forward._phase("replaying"):
-            logits = self._forward._learnable(self.x if images is None else images)
+        with self._as_run(), self._forward.in_phase("replaying"):
+            logits = self._forward.learnable(self.x if images is None else images)
         ranks = self._forward.ranks
         return logits if ranks is None else ranks.join(at_least_float32(logits))
 

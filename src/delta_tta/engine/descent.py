@@ -24,13 +24,13 @@ def descent(
     """Return the loss and its gradients, in the order of the parameters; no gradients where no sample trains."""
     looked = objective.look(again.x, prediction, again.on, updater.objective_memory) if objective.looks else None
     found = losses(updater, objective, prediction, looked)
-    gradients = updater._gradients(found.value) if found.count else []
+    gradients = updater.gradients(found.value) if found.count else []
     parameters = updater.adapted.parameters
     higher = climbed(parameters, gradients, objective.sharpness) if objective.sharpness and gradients else None
     if higher is not None:
         with updater.adapted.wearing(higher):
             found = losses(updater, objective, Prediction(again.learnable()), looked, found.selected)
-            gradients = updater._gradients(found.value) if found.count else []
+            gradients = updater.gradients(found.value) if found.count else []
     if objective.coasts and not gradients:
         gradients = [torch.zeros_like(p) for p in parameters.values()]
     return found, gradients

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, SettingError
+from ..losses import pseudo_label_cross_entropy
 from ..prediction import Prediction
 from .finite import finite
 from .step import Updater
@@ -33,11 +34,10 @@ def fisher(updater: Updater, batches: Iterable[Tensor]) -> dict[str, Tensor]:
     total = {name: torch.zeros_like(p) for name, p in parameters.items()}
     count = 0
     for x in batches:
-        with updater._phase("observing"), torch.enable_grad():
-            prediction = Prediction(updater._learnable(x))
+        with updater.in_phase("observing"), torch.enable_grad():
+            prediction = Prediction(updater.learnable(x))
         try:
-            labels = prediction.label.unsqueeze(1)
-            gradients = updater._gradients(-prediction.log_p.gather(1, labels).mean())
+            gradients = updater.gradients(pseudo_label_cross_entropy(prediction.log_p, prediction.label).mean())
         finally:
             updater.adapted.discard()
         for name, gradient in zip(parameters, gradients, strict=True):

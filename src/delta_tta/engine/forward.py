@@ -6,14 +6,15 @@ import contextlib
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError, ModelError
-from ..norms.statistics import overwritten
 from ..postprocess.base import Postprocess
+from ..renamed import renamed_methods
+from ..tensors import overwritten
 from .hooks import Hooks
 from .model import AdaptedModel
 
@@ -22,6 +23,12 @@ class Forward:
     """The adapted model, its answers, and its number of classes, known after the first batch."""
 
     least_classes = 1
+
+    if not TYPE_CHECKING:  # methods of other packages call these
+        __getattr__ = renamed_methods(
+            {f"_{name}": name for name in ("logits", "learnable", "gradients")}
+            | {"_phase": "in_phase", "_answer": "corrected"}
+        )
 
     def __init__(self, adapted: AdaptedModel) -> None:
         self.adapted = adapted
@@ -37,30 +44,31 @@ class Forward:
     def predict(self, x: Tensor) -> Tensor:
         """Answer with what is known; nothing changes."""
         with torch.no_grad():
-            answer = self._answer(x, self._logits(x).detach())
+            answer = self.corrected(x, self.logits(x).detach())
         if self.postprocess is not None:
             self.postprocess.pending = None
         return answer
 
     def logits_of_source(self, x: Tensor) -> Tensor:
         """Run the source model."""
-        with torch.no_grad(), self.adapted.wearing(self.adapted.source), self._phase("source"):
-            return self._logits(x)
+        with torch.no_grad(), self.adapted.wearing(self.adapted.source), self.in_phase("source"):
+            return self.logits(x)
 
     def logits_of_reference(self, x: Tensor) -> Tensor:
         """Run the reference model: current statistics, parameters of the source."""
         with torch.no_grad(), self.adapted.wearing(self.adapted.source):
-            return self._logits(x)
+            return self.logits(x)
 
     def _run_and_forget(self, x: Tensor) -> Tensor:
         """Answer as the first batch would, and leave no trace."""
-        with self._phase("observing"), torch.no_grad():
-            logits = self._logits(x)
+        with self.in_phase("observing"), torch.no_grad():
+            logits = self.logits(x)
         self.adapted.discard()
         return logits
 
     @contextmanager
-    def _phase(self, phase: Literal["observing", "replaying", "source"]) -> Iterator[None]:
+    def in_phase(self, phase: Literal["observing", "replaying", "source"]) -> Iterator[None]:
+        """Let all norm layers be in this phase; afterwards they are frozen again."""
         self.adapted.phase.now = phase
         try:
             yield
@@ -70,9 +78,9 @@ class Forward:
         finally:
             self.adapted.phase.now = "frozen"
 
-    def _learnable(self, x: Tensor) -> Tensor:
+    def learnable(self, x: Tensor) -> Tensor:
         """Return logits that carry a gradient."""
-        logits = self._logits(x)
+        logits = self.logits(x)
         if not logits.requires_grad:
             raise ModelError(
                 "The model's logits carry no gradient: its forward detaches them or runs under torch.no_grad(), or "
@@ -82,13 +90,14 @@ class Forward:
             raise ModelError(overwritten(self.adapted.overwritten))
         return logits
 
-    def _logits(self, x: Tensor) -> Tensor:
+    def logits(self, x: Tensor) -> Tensor:
+        """Run the adapted model, and return its logits, (B, K), or say what is wrong with them."""
         if self.ranks is not None and not len(x):
             # Many models cannot run on nothing, but the other ranks wait at every norm layer: run a row that counts
             # nowhere, and drop its answer.
             self.adapted.phase.empty = True
             try:
-                return self._logits(x.new_zeros(1, *x.shape[1:]))[:0]
+                return self.logits(x.new_zeros(1, *x.shape[1:]))[:0]
             finally:
                 self.adapted.phase.empty = False
         try:
@@ -120,7 +129,14 @@ class Forward:
             )
         return logits
 
-    def _answer(self, x: Tensor, logits: Tensor, seen: bool = False) -> Tensor:
+    def corrected(self, x: Tensor, logits: Tensor, seen: bool = False) -> Tensor:
+        """Return the answer: the logits, corrected by the post-processing.
+
+        Args:
+            x: the batch.
+            logits: of the batch, without gradient.
+            seen: whether the layers have observed it.
+        """
         if self.hooks.on and not math.isfinite(float(logits.sum())):
             answered = logits.amax(1, keepdim=True).isfinite()  # a class may be masked by −∞
             if not bool(answered.all()):
@@ -131,5 +147,5 @@ class Forward:
 
     def _again(self, images: Tensor, seen: bool) -> Tensor:
         """Run other images as the batch was run, which the layers have seen or not."""
-        with self._phase("replaying") if seen else contextlib.nullcontext():
-            return self._logits(images)
+        with self.in_phase("replaying") if seen else contextlib.nullcontext():
+            return self.logits(images)

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from ..distributed import Ranks
 from ..errors import InputError, ModelError
 from ..norms import AdaptiveNorm, NormSites, Phase
 from ..norms.others import in_float32, other_norms
-from ..norms.statistics import at_least_float32, changed_since, follow
 from ..recipe import Recipe
 from ..registry import COMPONENTS
 from ..settings import Settings
+from ..tensors import at_least_float32, changed_since, follow
 from .digests import architecture
-from .distributed import Ranks
 from .model_checks import check_kind, check_layers
 
 _adapted: WeakSet[nn.Module] = WeakSet()

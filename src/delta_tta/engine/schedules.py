@@ -90,9 +90,9 @@ def _start(updater: Updater, x: Tensor) -> tuple[Tensor, Callable[[], None]]:
     updater.adapted.discard()
     norms = updater.adapted.norms.values()
     with torch.no_grad():
-        with updater._phase("observing"):
-            logits = updater._logits(x)
-        answer = updater._answer(x, logits, seen=True)
+        with updater.in_phase("observing"):
+            logits = updater.logits(x)
+        answer = updater.corrected(x, logits, seen=True)
     fine = finite([logits, *(t for norm in norms for t in norm.measured())])
 
     def begin() -> None:

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from ..errors import StateError
 from ..norms.moving import MovingAverage
-from ..norms.statistics import follow
 from ..postprocess.sticky import Sticky
 from ..recipe import Recipe
 from ..settings import Settings
+from ..tensors import follow
 from .digests import checksum
 from .schedules import Every
 from .step import Updater
@@ -65,7 +65,7 @@ def check_whole(state: Any) -> None:
     found = state.get("format") if isinstance(state, Mapping) else type(state).__name__
     sealed = isinstance(state, Mapping) and "checksum" in state
     if not sealed and found != FORMAT:
-        raise StateError(f"Expected a state saved by an adapter ({FORMAT!r}), but found {found!r}.")
+        raise _of_another_format(found)
     try:
         expected, came = state.get("checksum"), seal(state)["checksum"]
     except Exception as error:  # content that was never in a state can raise anything
@@ -77,11 +77,17 @@ def check_whole(state: Any) -> None:
         )
 
 
+def _of_another_format(found: object) -> StateError:
+    old = isinstance(found, str) and found.startswith(FORMAT.rstrip("0123456789"))
+    hint = " States of other versions do not fit: adapt from the source model again." if old else ""
+    return StateError(f"Expected a state saved by an adapter ({FORMAT!r}), but found {found!r}.{hint}")
+
+
 def check(state: Mapping[str, Any], recipe: Recipe, settings: Settings, updater: Updater) -> None:
     """Raise unless the state is whole and was saved by an adapter like this one."""
     check_whole(state)
     if state.get("format") != FORMAT:
-        raise StateError(f"Expected a state saved by an adapter ({FORMAT!r}), but found {state.get('format')!r}.")
+        raise _of_another_format(state.get("format"))
     try:
         _check_origin(state, recipe, settings)
         if state["model"] != updater.adapted.architecture:

@@ -10,15 +10,15 @@ from torch import Tensor
 
 from ..norms.labels import Labels
 from ..norms.moving import MovingAverage
-from ..norms.selection import ShareSelector
-from ..norms.statistics import at_least_float32
 from ..objectives import Objective
 from ..prediction import Prediction
 from ..recipe import Recipe
 from ..registry import COMPONENTS, Capabilities, State
 from ..reweighting import Reweighting
 from ..settings import Settings
+from ..shares.selection import ShareSelector
 from ..signals import Outcome, Reason, Skip
+from ..tensors import at_least_float32
 from .again import Again
 from .descent import descent
 from .finite import not_finite
@@ -125,11 +125,11 @@ class Updater(Forward, Capabilities):
         with attempt():
             if self.labelled:
                 with torch.no_grad():
-                    logits = self._logits(x)
+                    logits = self.logits(x)
             else:
                 logits = self._observed(x)
             with torch.no_grad():
-                answer = self._answer(x, logits.detach(), seen=not self.labelled)
+                answer = self.corrected(x, logits.detach(), seen=not self.labelled)
             undone = self.hooks.before_answer(x, logits)  # LAME reads features of the last run
             if undone is not None:
                 return self.predict(x), lambda: self._not_learnt(undone)
@@ -150,21 +150,21 @@ class Updater(Forward, Capabilities):
         """Run the model, and let its layers observe; anchored layers choose their share first."""
         logits = None
         if self.shares is not None:
-            with self._phase("observing"), torch.no_grad():
+            with self.in_phase("observing"), torch.no_grad():
                 logits = self.shares.choose(x, self._compared)
             reads = self.postprocess is not None and self.postprocess.reads_features
             if logits is not None and (self.objective is not None or reads):
                 self.shares.again()  # with gradients, or with the features that the answer wants
                 logits = None
         if logits is None:
-            with self._phase("observing"), torch.set_grad_enabled(self.objective is not None):
-                logits = self._logits(x) if self.objective is None else self._learnable(x)
+            with self.in_phase("observing"), torch.set_grad_enabled(self.objective is not None):
+                logits = self.logits(x) if self.objective is None else self.learnable(x)
         return logits
 
     def _compared(self, x: Tensor, observe: bool) -> Tensor:
         """Run a candidate; without observing, as it ran on the batch before."""
         self.adapted.phase.now = "observing" if observe else "replaying"
-        return self._logits(x)
+        return self.logits(x)
 
     def refuse(self, x: Tensor, why: Skip) -> tuple[Tensor, Update]:
         """Answer a batch that has something wrong with it, and learn nothing from it."""
@@ -232,8 +232,9 @@ class Updater(Forward, Capabilities):
         assert self.objective is not None
         return descent(self, self.objective, prediction, again)
 
-    def _gradients(self, loss: Tensor) -> list[Tensor | None]:
-        with self._phase("replaying"):
+    def gradients(self, loss: Tensor) -> list[Tensor | None]:
+        """Return those of the trained parameters, summed over all ranks; None where the loss does not depend on one."""
+        with self.in_phase("replaying"):
             parameters = list(self.adapted.parameters.values())
             own: list[Tensor | None] = list(torch.autograd.grad(loss, parameters, allow_unused=True))
         return own if self.ranks is None else self.ranks.add(own)

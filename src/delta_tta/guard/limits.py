@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import SettingError
+from ..removed import refuse_removed
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,11 @@ class Guard:
     cooling: float = 0.01
     reach: float = 100.0
     alike: float = 0.05
+
+    def __new__(cls, *args: Any, **given: Any) -> Guard:
+        """Refuse limits that are gone."""
+        refuse_removed("Guard", given)
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         fine = {

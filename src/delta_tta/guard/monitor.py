@@ -117,7 +117,7 @@ class Monitor(Hooks):
 
     @torch.no_grad()
     def _compare(self, x: Tensor, logits: Tensor) -> None:
-        with self._updater._phase("replaying"):  # where averages have yet to start, with what they would start from
+        with self._updater.in_phase("replaying"):  # where averages have yet to start, with what they would start from
             reference = self._updater.logits_of_reference(x)
         same = (logits.detach().argmax(1) == reference.argmax(1)).sum()
         counts: list[Tensor | None] = [torch.stack([same.float(), same.new_tensor(len(x)).float()])]

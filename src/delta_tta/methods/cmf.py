@@ -14,8 +14,8 @@ from typing import ClassVar
 
 import torch
 
-from ..norms.statistics import at_least_float32
 from ..registry import component
+from ..tensors import at_least_float32
 from .roid import LossOptions, Roid, average_into
 
 LEAST_KEPT, ALL_KEPT = 0.89, 0.9999

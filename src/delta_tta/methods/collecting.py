@@ -14,10 +14,10 @@ from ..engine.finite import not_finite
 from ..engine.step import Update, Updater
 from ..errors import SettingError
 from ..norms.moving import MovingAverage
-from ..norms.statistics import at_least_float32
 from ..prediction import Prediction
 from ..registry import State
 from ..signals import Outcome, Reason, Skip
+from ..tensors import at_least_float32
 
 Learnt = tuple[float, Skip | None]
 """The loss of an update, and why nothing was learnt from it, if so."""

@@ -16,12 +16,13 @@ from ..augmentations.views import views
 from ..engine.draws import numbers
 from ..engine.finite import not_finite
 from ..engine.step import Update
+from ..losses import cross_entropy
 from ..norms.batch import BatchStatistics
-from ..norms.statistics import at_least_float32
-from ..prediction import MINIMUM, Prediction
+from ..prediction import Prediction
 from ..registry import State, component
 from ..settings import on_cifar
 from ..signals import Outcome
+from ..tensors import at_least_float32
 from .standalone import StandaloneUpdater
 
 TEACHER = 0.999
@@ -56,28 +57,28 @@ class Cotta(StandaloneUpdater):
 
     def _target(self, x: Tensor) -> Tensor:
         with self.adapted.wearing(self.adapted.source):
-            anchor = Prediction(self._logits(x))
+            anchor = Prediction(self.logits(x))
         confidence = float(anchor.p.amax(1).mean())
         teacher = self._teacher()
         if confidence >= self._gate(anchor.classes):
             with self.adapted.wearing(teacher):
-                return self._logits(x)
+                return self.logits(x)
         generator, clean = self._generator(0), self._pixels.of(x)
         with self.adapted.wearing(teacher):
             # View by view, not all at once: batch statistics are those of one view of the batch.
-            total = self._logits(self._pixels.back(views(clean, generator), x))
+            total = self.logits(self._pixels.back(views(clean, generator), x))
             for _ in range(1, self.settings.views):
-                total = total + self._logits(self._pixels.back(views(clean, generator), x))
+                total = total + self.logits(self._pixels.back(views(clean, generator), x))
         return total / self.settings.views
 
     def _teach(self, x: Tensor, target: Tensor) -> Outcome:
         with torch.enable_grad():
-            student = Prediction(self._learnable(x))
+            student = Prediction(self.learnable(x))
             teacher = Prediction(target)
-            loss = -(teacher.p * student.log_p.clamp(min=MINIMUM)).sum(1).mean()
+            loss = cross_entropy(teacher.p, student.log_p).mean()
             if self.settings.symmetric:
-                loss = (loss - (student.log_p.exp() * teacher.log_p.detach().clamp(min=MINIMUM)).sum(1).mean()) / 2
-        gradients = self._gradients(loss)
+                loss = (loss + cross_entropy(student.log_p.exp(), teacher.log_p.detach()).mean()) / 2
+        gradients = self.gradients(loss)
         wrong = not_finite({"prediction": [student.p, teacher.p], "loss": [loss.detach()], "gradient": gradients})
         if wrong is None:
             self._commit(student, gradients, None)

@@ -13,12 +13,13 @@ from torch import Generator, Tensor
 
 from ..engine.draws import numbers
 from ..errors import InputError, SettingError
+from ..losses import entropy_weights
 from ..norms.last import last_blocks
-from ..norms.statistics import at_least_float32
 from ..objectives import Objective
 from ..prediction import Prediction
 from ..registry import State, component
 from ..settings import Settings
+from ..tensors import at_least_float32
 
 NOT_RUN = -2.0
 """Stands for the PLPD of a sample that was not run again; no true one is below −1."""
@@ -89,7 +90,7 @@ class Deyo(Objective):
     def loss(self, prediction: Prediction, state: State) -> tuple[Tensor, Tensor | None]:
         """Samples below the margin and above the threshold train."""
         h, plpd = prediction.entropy.detach(), state["plpd"]
-        weight = (self.options.deyo_margin * math.log(prediction.classes) - h).exp() + plpd.exp()
+        weight = entropy_weights(h, self.options.deyo_margin * math.log(prediction.classes)) + plpd.exp()
         return weight * prediction.entropy, self._sure(prediction) & (plpd > self.options.deyo_plpd)
 
     def next_state(self, prediction: Prediction, state: State, selected: Tensor | None) -> State:

@@ -16,6 +16,7 @@ from torch import Generator, Tensor
 from ..augmentations.augmix import augmix
 from ..engine.finite import not_finite
 from ..engine.step import Update
+from ..losses import marginal_entropy
 from ..norms.batch import BatchStatistics
 from ..norms.statistics import batch_moments
 from ..norms.tbr import eval_norm
@@ -98,8 +99,8 @@ class Memo(StandaloneUpdater):
     def _one(self, x: Tensor, copies: Tensor) -> tuple[Tensor, float | None]:
         """Return the answer to one image, and the entropy before the step; None where no step could be taken."""
         with torch.enable_grad():
-            loss = marginal_entropy(Prediction(self._learnable(copies)).log_p)
-        gradients = self._gradients(loss)
+            loss = marginal_entropy(Prediction(self.learnable(copies)).log_p)
+        gradients = self.gradients(loss)
         parameters = list(self.adapted.parameters.values())
         own = [p.data for p in parameters]
         finite = not_finite({"loss": [loss.detach()], "gradient": gradients}) is None
@@ -108,13 +109,7 @@ class Memo(StandaloneUpdater):
                 if gradient is not None:
                     p.data = p.data - self.settings.lr * gradient
             with torch.no_grad():
-                return self._logits(x).detach(), float(loss.detach()) if finite else None
+                return self.logits(x).detach(), float(loss.detach()) if finite else None
         finally:
             for p, value in zip(parameters, own, strict=True):
                 p.data = value
-
-
-def marginal_entropy(log_p: Tensor) -> Tensor:
-    """Return the entropy of the mean of the predictions whose logarithms are given, (N, K)."""
-    mean = log_p.exp().mean(0)
-    return -(mean * mean.clamp(min=torch.finfo(mean.dtype).tiny).log()).sum()

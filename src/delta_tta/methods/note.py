@@ -17,11 +17,11 @@ from ..engine.finite import not_finite
 from ..engine.model import AdaptedModel
 from ..engine.optimizer import take_step
 from ..norms.instance import InstanceOptions, MovingInstanceAware
-from ..norms.statistics import at_least_float32
 from ..prediction import Prediction
 from ..recipe import Recipe
 from ..registry import State, component
 from ..settings import Settings
+from ..tensors import at_least_float32
 from .collecting import Collecting, Learnt, require_count, require_number
 
 
@@ -121,11 +121,11 @@ class Note(Collecting):
 
     def train(self, images: Tensor) -> Learnt:
         """Take one step along the entropy of the memory, and move the statistics."""
-        with self._phase("observing"), torch.enable_grad():
-            logits = at_least_float32(self._learnable(images))
+        with self.in_phase("observing"), torch.enable_grad():
+            logits = at_least_float32(self.learnable(images))
             p = (logits / self.options.note_temperature).softmax(1)
             loss = -(p * (p + 1e-6).log()).mean()  # over samples and classes, as in the paper's own program
-        gradients = self._gradients(loss)
+        gradients = self.gradients(loss)
         norms = self.adapted.norms.values()
         measured = [t for norm in norms for t in norm.measured()]
         wrong = not_finite({"loss": [loss.detach()], "gradient": gradients, "statistics": measured})

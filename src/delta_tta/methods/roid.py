@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..augmentations.pixels import Pixels
@@ -32,17 +31,15 @@ from ..engine.model import AdaptedModel
 from ..engine.optimizer import make_optimizer
 from ..engine.step import Updater
 from ..errors import SettingError
+from ..losses import roid_weights, soft_likelihood_ratio, symmetric_cross_entropy
 from ..norms.batch import BatchStatistics
 from ..objectives import Objective
 from ..postprocess.prior import PriorCorrection
-from ..prediction import MINIMUM, Prediction
+from ..prediction import Prediction
 from ..recipe import Recipe
 from ..registry import State, component
 from ..settings import Settings, on_cifar
 from ..typed import typed
-
-MOST_CERTAIN = 0.99
-"""Probabilities are clipped here in the likelihood ratio, whose gradient would vanish or explode beyond."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,8 @@ class WeightedLikelihoodRatio(Objective):
 
     def weights(self, prediction: Prediction, state: State) -> Tensor:
         """Return w, (B,)."""
-        return sample_weights(prediction, self._average(prediction, state), self.options.roid_temperature)
+        entropies, average = prediction.entropy.detach(), self._average(prediction, state)
+        return roid_weights(prediction.p, entropies, average, self.options.roid_temperature)
 
     def loss(self, prediction: Prediction, state: State) -> tuple[Tensor, Tensor | None]:
         """Samples with a weight train."""
@@ -156,7 +154,7 @@ class Roid(Updater):
         view = Prediction(again.learnable(images.contiguous()))
         consistency = weights[rows] * symmetric_cross_entropy(view.log_p, prediction.log_p[rows])
         found = dataclasses.replace(found, value=found.value + consistency.sum() / len(weights))
-        return found, self._gradients(found.value)
+        return found, self.gradients(found.value)
 
     def _commit(self, prediction: Prediction, gradients: list[Tensor | None], found: Loss | None) -> None:
         super()._commit(prediction, gradients, found)
@@ -167,31 +165,6 @@ class Roid(Updater):
         """Average the weights with the source's."""
         assert isinstance(self._options, RoidOptions)
         average_into(self.adapted.parameters, self.adapted.source, self._options.roid_momentum)
-
-
-def sample_weights(prediction: Prediction, average: Tensor, temperature: float) -> Tensor:
-    """Return w, (B,), without gradient; 0 for samples that do not train, of which the most diverse is never one."""
-    diversity = to_unit_range(1 - F.cosine_similarity(average.unsqueeze(0), prediction.p, dim=1))
-    certainty = to_unit_range(-prediction.entropy.detach())
-    return (diversity * certainty / temperature).exp().masked_fill(diversity < diversity.mean(), 0)
-
-
-def to_unit_range(values: Tensor) -> Tensor:
-    """Map the least to 0 and the greatest to 1; where all are the same, all to 0."""
-    low, high = values.aminmax()
-    return torch.where(high > low, (values - low) / (high - low), torch.zeros_like(values))
-
-
-def soft_likelihood_ratio(log_p: Tensor) -> Tensor:
-    """Return −Σ p log(p / (1 − p) + 1e-5), (B,), with p clipped at 0.99."""
-    p = log_p.exp().clamp(max=MOST_CERTAIN)
-    return -(p * (p / (1 - p) + 1e-5).log()).sum(1)
-
-
-def symmetric_cross_entropy(log_p: Tensor, log_q: Tensor) -> Tensor:
-    """Return −½ Σ (q log p + p log q), (B,)."""
-    p, q = log_p.exp(), log_q.exp()
-    return -(q * log_p.clamp(min=MINIMUM) + p * log_q.clamp(min=MINIMUM)).sum(1) / 2
 
 
 def average_into(parameters: Mapping[str, Tensor], others: Mapping[str, Tensor], share: float) -> None:

@@ -21,11 +21,11 @@ from ..engine.finite import not_finite
 from ..engine.model import AdaptedModel
 from ..engine.optimizer import take_step
 from ..norms.robust import RobustStatistics
-from ..norms.statistics import at_least_float32
 from ..prediction import Prediction
 from ..recipe import Recipe
 from ..registry import State, component
 from ..settings import Settings
+from ..tensors import at_least_float32
 from .collecting import Collecting, Learnt, require_count, require_number
 from .standalone import StandaloneUpdater
 
@@ -129,8 +129,8 @@ class Rotta(Collecting, StandaloneUpdater):
         self._pixels.of(x)  # raises where x is no image, before anything is learnt
         with torch.no_grad():
             with self.adapted.wearing(self._teacher()):
-                logits = self._logits(x)
-            return self._answer(x, logits)
+                logits = self.logits(x)
+            return self.corrected(x, logits)
 
     def keep(self, x: Tensor, seen: Prediction, position: int) -> State:
         """Let the samples into the memory, one by one."""
@@ -155,15 +155,15 @@ class Rotta(Collecting, StandaloneUpdater):
         weight = torch.sigmoid(-age)  # exp(−age) / (1 + exp(−age))
         pixels = views(self._pixels.of(images), self.generator(self.interval), together=True)
         strong = self._pixels.back(pixels, images)
-        with self.adapted.wearing(self._teacher()), self._phase("observing"):
-            teacher = Prediction(self._logits(images))
+        with self.adapted.wearing(self._teacher()), self.in_phase("observing"):
+            teacher = Prediction(self.logits(images))
         of_teacher = self._moved()
         with self._averages(self._of_student()):
-            with self._phase("observing"), torch.enable_grad():
-                student = Prediction(self._learnable(strong))
+            with self.in_phase("observing"), torch.enable_grad():
+                student = Prediction(self.learnable(strong))
                 each = -(teacher.p * student.log_p).sum(1)
                 loss = (each * weight.to(each.dtype)).mean()
-            gradients = self._gradients(loss)
+            gradients = self.gradients(loss)
             of_student = self._moved()
         measured = [t for averages in (of_teacher, of_student) for pair in averages.values() for t in pair or ()]
         wrong = not_finite({"loss": [loss.detach()], "gradient": gradients, "statistics": measured})

@@ -29,11 +29,11 @@ class StandaloneUpdater(Updater):
                 "rounded away. Give the model in float32, and run it under torch.autocast."
             )
 
-    def _logits(self, x: Tensor) -> Tensor:
+    def logits(self, x: Tensor) -> Tensor:
         """Run the model; autocast may not answer with weights it remembers from another set of parameters."""
         remembers = torch.is_autocast_cache_enabled()
         torch.set_autocast_cache_enabled(False)
         try:
-            return super()._logits(x)
+            return super().logits(x)
         finally:
             torch.set_autocast_cache_enabled(remembers)

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from ..errors import ModelError
 
 
-class BasicBlock(nn.Module):
-    """Two 3×3 convolutions beside a shortcut (1×1 convolution where the shape changes)."""
+class TwoConvolutions(nn.Module):
+    """Base of the blocks with two 3×3 convolutions beside a shortcut."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -17,14 +17,25 @@ class BasicBlock(nn.Module):
         self.bn1 = nn.BatchNorm2d(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
         self.bn2 = nn.BatchNorm2d(outputs)
+
+    def residual(self, x: Tensor) -> Tensor:
+        """Return F(x)."""
+        y: Tensor = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        return y
+
+
+class BasicBlock(TwoConvolutions):
+    """The shortcut is a 1×1 convolution where the shape changes."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__(inputs, outputs, stride)
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
             self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return relu(F(x) + shortcut(x))."""
-        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
-        return F.relu(y + self.shortcut(x))
+        return F.relu(self.residual(x) + self.shortcut(x))
 
 
 class CifarResNet(nn.Module):

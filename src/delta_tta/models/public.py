@@ -11,26 +11,23 @@ from torch import Tensor, nn
 
 from ..errors import ModelError
 from ..normalization import Normalisation
+from .cifar import TwoConvolutions
 
 IMAGENET = Normalisation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "ImageNet's statistics")
 HALF = Normalisation((0.5, 0.5, 0.5), (0.5, 0.5, 0.5), "one half")
 GROUPS = 8
 
 
-class PlainBlock(nn.Module):
-    """Two 3×3 convolutions; where the shape changes the shortcut takes every second pixel and pads channels."""
+class PlainBlock(TwoConvolutions):
+    """Where the shape changes the shortcut takes every second pixel and pads channels."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outputs)
+        super().__init__(inputs, outputs, stride)
         self.stride, self.more = stride, outputs - inputs
 
     def forward(self, x: Tensor) -> Tensor:
         """Return relu(F(x) + shortcut(x))."""
-        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        y = self.residual(x)
         if self.more:
             half = self.more // 2
             x = F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, half, self.more - half))

@@ -1,7 +1,7 @@
 """Anchored statistics: a mixture of the source's and the stream's, (1 − m) μ_s + m μ_e and the same for σ.
 
 The stream's moving averages alone (m = 1, the paper's TBR and TEMA) are nearly never the best, and on dependent streams
-or clean images often far worse than the source. Which share m is, `selection.py` finds while predicting.
+or clean images often far worse than the source. Which share m is, `shares/selection.py` finds while predicting.
 
 Statistics depend on the m of the layers before: with another m, a layer gets other features. So each candidate m has
 separate averages, a slot. The chosen slot measures every batch, the others the batches at which all are compared.

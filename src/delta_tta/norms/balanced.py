@@ -26,8 +26,7 @@ from torch import Tensor
 from ..errors import SettingError
 from ..registry import component
 from .labels import Labels
-from .moving import MovingAverage
-from .samples import normalised, sample_statistics
+from .samples import MovedBySamples, normalised, sample_statistics
 from .tbr import eval_norm
 
 GAMMAS = ((10, 0.0), (100, 0.1))
@@ -66,7 +65,7 @@ class BbnOptions:
     alone=True,
     part=True,
 )
-class BalancedBatchNorm(MovingAverage):
+class BalancedBatchNorm(MovedBySamples):
     """Averages `mean` and `std` of each class, (K, C); TRIBE's three networks are no part of it."""
 
     uses: ClassVar[tuple[str, ...]] = ()
@@ -91,7 +90,8 @@ class BalancedBatchNorm(MovingAverage):
 
     def observe(self, x: Tensor) -> Tensor:
         """Normalise with the statistics that this batch has moved."""
-        before = self._seen[-1][:2] if self._seen else None  # a layer that runs twice in a forward pass moves twice
+        last = self._seen[-1] if self._seen else None
+        before = (last[0], last[1]) if last else None  # a layer that runs twice in a forward pass moves twice
         y, found = self._normalised(x, before)
         if found is not None:
             self._seen.append(found)
@@ -142,19 +142,6 @@ class BalancedBatchNorm(MovingAverage):
             self._balanced = current[0], balanced(current[0], current[1] ** 2)
         return self._balanced[1]
 
-    @property
-    def settled(self) -> bool:
-        """It starts from the source."""
-        return True
-
-    @property
-    def seen(self) -> tuple[Tensor, Tensor] | None:
-        """μ_b and σ_b of what was observed first."""
-        if not self._seen:
-            return None
-        *_, mean, var = self._seen[0]
-        return mean.mean(0), (var.mean(0) + mean.var(0, correction=0) + self._eps).sqrt()
-
     def measured(self) -> Iterable[Tensor]:
         """The statistics that were moved."""
         return (t for found in self._seen for t in found[:2])
@@ -165,10 +152,6 @@ class BalancedBatchNorm(MovingAverage):
             means, variances, *_ = self._seen[-1]
             self.mean, self.std = means, variances.clamp(min=0).sqrt()  # below 0 by rounding alone
         self.discard()
-
-    def discard(self) -> None:
-        """Forget what was observed and not committed."""
-        self._seen: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
 
     def baked(self) -> tuple[Tensor, Tensor] | None:
         """The balanced statistics, which a plain layer can hold."""

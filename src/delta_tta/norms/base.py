@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ..engine.distributed import Ranks
+from ..distributed import Ranks
 from ..errors import InputError
 from ..registry import Capabilities, component
 from ..settings import Settings
+from ..tensors import at_least_float32, changes
 from .labels import Labels
 from .shift import sums
-from .statistics import at_least_float32, changes
 from .tbr import eval_norm
 
 Tail = Callable[[_BatchNorm, Tensor], Tensor]
@@ -70,7 +70,7 @@ class AdaptiveNorm(nn.Module, Capabilities):
         renews: whether it stands in for the original layer.
         per_batch: whether it normalises each batch by itself; then its place may stay empty in a method string.
         without_objective: the statistics that it equals without an objective, if it makes sense only with one.
-        has_shares: whether it mixes statistics in shares that are chosen (`selection.py`).
+        has_shares: whether it mixes statistics in shares that are chosen (`shares/selection.py`).
         needs_labels: whether it observes a batch with the labels that the model gave to it before.
         needs_statistics: whether it is made from the source's statistics.
     """

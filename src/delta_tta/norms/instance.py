@@ -17,9 +17,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ..errors import SettingError
 from ..registry import component
 from ..settings import Settings
+from ..tensors import at_least_float32
 from .base import AdaptiveNorm, Phase, Tail
 from .robust import RobustStatistics, normalised
-from .statistics import at_least_float32, batch_moments
+from .statistics import batch_moments
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..registry import component
 from ..settings import Settings
+from ..tensors import follow
 from .base import AdaptiveNorm, Phase, Tail, batch_norm
-from .statistics import Observation, follow
+from .statistics import Observation
 from .tbr import eval_norm, tbr
 
 TRUSTED_SAMPLES = 9

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
-from .statistics import at_least_float32
+from ..tensors import at_least_float32
 
 KINDS: list[type[nn.Module]] = [nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.modules.instancenorm._InstanceNorm]
 """Known by their class; `register_norm` adds to them."""

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from ..registry import component
+from ..tensors import at_least_float32
 from .moving import MovingAverage
-from .statistics import Observation, at_least_float32, batch_moments
+from .statistics import Observation, batch_moments
 from .tbr import eval_norm
 
 

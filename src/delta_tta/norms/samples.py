@@ -1,4 +1,4 @@
-"""The moments of each sample, with their gradient, and normalising by a scale and a shift."""
+"""The moments of each sample, with their gradient, normalising with them, and averages that they move."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .statistics import at_least_float32, moments_of_samples
+from ..tensors import at_least_float32
+from .moving import MovingAverage
+from .statistics import moments_of_samples
 
 
 def sample_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,3 +69,27 @@ def normalised(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tens
     shift = -mean * scale if bias is None else torch.addcmul(bias.to(mean.dtype), mean, scale, value=-1)
     shape = [-1, x.shape[1], *[1] * (x.dim() - 2)]
     return torch.addcmul(shift.view(shape), x.to(mean.dtype), scale.view(shape)).to(x.dtype)
+
+
+class MovedBySamples(MovingAverage):
+    """Base of averages that single samples move, each by its own mean and variance over space.
+
+    `_seen` has a tuple for each run of the layer that was not committed; it ends with the samples' mean and variance.
+    """
+
+    @property
+    def settled(self) -> bool:
+        """It starts from the source."""
+        return True
+
+    @property
+    def seen(self) -> tuple[Tensor, Tensor] | None:
+        """μ_b and σ_b of what was observed first."""
+        if not self._seen:
+            return None
+        *_, mean, var = self._seen[0]
+        return mean.mean(0), (var.mean(0) + mean.var(0, correction=0) + self._eps).sqrt()
+
+    def discard(self) -> None:
+        """Forget what was observed and not committed."""
+        self._seen: list[tuple[Tensor, ...]] = []

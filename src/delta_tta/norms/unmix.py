@@ -25,9 +25,8 @@ from torch import Tensor
 
 from ..errors import ModelError, SettingError
 from ..registry import component
-from .moving import MovingAverage
-from .samples import normalised, sample_statistics
-from .statistics import at_least_float32
+from ..tensors import at_least_float32
+from .samples import MovedBySamples, normalised, sample_statistics
 from .tbr import eval_norm
 
 TEMPERATURE = 0.07
@@ -65,7 +64,7 @@ class UnmixOptions:
     alone=True,
     part=True,
 )
-class UnmixTns(MovingAverage):
+class UnmixTns(MovedBySamples):
     """Components `mean` and `std`, (K, C). Features without space, (B, C), meet the source's statistics."""
 
     uses: ClassVar[tuple[str, ...]] = ("seed",)
@@ -132,19 +131,6 @@ class UnmixTns(MovingAverage):
             y = normalised(x, *self._affine, *mixed, self._eps)
         return y, (p, mean.detach(), var.detach())
 
-    @property
-    def settled(self) -> bool:
-        """It starts from the source."""
-        return True
-
-    @property
-    def seen(self) -> tuple[Tensor, Tensor] | None:
-        """μ_b and σ_b of what was observed first."""
-        if not self._seen:
-            return None
-        _, mean, var = self._seen[0]
-        return mean.mean(0), (var.mean(0) + mean.var(0, correction=0) + self._eps).sqrt()
-
     def measured(self) -> Iterable[Tensor]:
         """The statistics of the samples that were observed."""
         return (t for found in self._seen for t in found)
@@ -160,10 +146,6 @@ class UnmixTns(MovingAverage):
                 self.mean = moved(self.mean, p, mean, rate)
                 self.std = moved(self.std**2, p, var, rate).sqrt()
         self.discard()
-
-    def discard(self) -> None:
-        """Forget what was observed and not committed."""
-        self._seen: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def fits(self, state: Mapping[str, Tensor]) -> bool:
         """Whether such a layer may have remembered it."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from ..engine.distributed import Ranks
+from ..distributed import Ranks
 from ..registry import Capabilities, State
 from ..settings import Settings
 

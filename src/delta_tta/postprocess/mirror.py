@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from ..evidence import LONGEST, MEMORY_OF_ANSWERS, until_next
-from ..norms.statistics import at_least_float32
 from ..registry import State, component
+from ..tensors import at_least_float32
 from .base import Postprocess
 
 PRIOR = 10.0
@@ -38,6 +38,42 @@ def mirror_images(x: Tensor) -> Tensor | None:
         return None
     signed = SIGNED.get(x.dtype)
     return x.flip(-1) if signed is None else x.view(signed).flip(-1).view(x.dtype)
+
+
+def mirror_weights(agreed: Tensor, weighed: Tensor) -> Tensor:
+    """Return how much the answer to a mirror image counts where the class is y: w, (K,), at most 1.
+
+    A class that was seen often has its own weight, and others that of all classes together.
+
+    Args:
+        agreed: Σ p p' of each class over samples, (K,), p' the answer to the mirror image.
+        weighed: Σ p² of each class, (K,).
+
+    Examples:
+        Mirror images of the first class get other answers; the second was not seen yet.
+
+        >>> mirror_weights(torch.tensor([30.0, 0.0]), torch.tensor([90.0, 0.0]))
+        tensor([0.3333, 0.3333])
+    """
+    overall = agreed.sum() / weighed.sum()
+    return ((agreed + PRIOR * overall) / (weighed + PRIOR)).clamp(max=1)
+
+
+def mirror_mean(log_p: Tensor, log_mirrored: Tensor, weights: Tensor) -> Tensor:
+    """Return log((p + w(ŷ) p') / (1 + w(ŷ))), (B, K), ŷ the class of p.
+
+    Args:
+        log_p: log-probabilities of images, (B, K).
+        log_mirrored: those of their mirror images, (B, K).
+        weights: w, (K,).
+
+    Examples:
+        >>> p, mirrored = torch.tensor([[0.6, 0.4]]), torch.tensor([[0.2, 0.8]])
+        >>> mirror_mean(p.log(), mirrored.log(), torch.tensor([1.0, 0.5])).exp()
+        tensor([[0.4000, 0.6000]])
+    """
+    weight = weights[log_p.argmax(1)].log().unsqueeze(1)  # (B, 1)
+    return torch.logaddexp(log_p, log_mirrored + weight) - torch.logaddexp(torch.zeros_like(weight), weight)
 
 
 @component("mirror", "postprocess", "average the less sure answers with those to the mirror images", part=True)
@@ -63,8 +99,7 @@ class Mirror(Postprocess):
         self.pending = self._next(own, other, whole)
         if not bool(self.pending["weighed"].any()):
             return logits
-        weight = self._weights(self.pending)[own.argmax(1)].log().unsqueeze(1)  # (b, 1)
-        mean = torch.logaddexp(own, other + weight) - torch.logaddexp(torch.zeros_like(weight), weight)
+        mean = mirror_mean(own, other, mirror_weights(self.pending["agreed"], self.pending["weighed"]))
         change = (mean - own).where(own.isfinite() & mean.isfinite() & unsure[rows].unsqueeze(1), 0)
         answers = at_least_float32(logits).clone()
         answers[rows] += change
@@ -95,10 +130,3 @@ class Mirror(Postprocess):
                 for key, new in (("agreed", agreed), ("weighed", weighed))
             }
         return {**sums, **{key: torch.tensor(float(n)) for key, n in counts.items()}}
-
-    @staticmethod
-    def _weights(memory: State) -> Tensor:
-        """Return w of each class, (K,): its own, as far as it was seen, or that of all classes together."""
-        agreed, weighed = memory["agreed"], memory["weighed"]
-        overall = agreed.sum() / weighed.sum()
-        return ((agreed + PRIOR * overall) / (weighed + PRIOR)).clamp(max=1)

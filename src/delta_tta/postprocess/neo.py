@@ -15,11 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import SettingError
-from ..norms.statistics import at_least_float32
 from ..registry import State, component
 from ..settings import Settings
-from .base import Postprocess
-from .lame import FeatureTap
+from ..tensors import at_least_float32
+from .features import FeaturePostprocess
 
 ROUNDING = 1e-5
 """Logits that differ by a smaller share of the largest one are those of the classifier."""
@@ -43,20 +42,16 @@ class NeoOptions:
 @component(
     "neo", "postprocess", "move the mean of the features to zero (NEO, Murphy et al. 2026)", alone=True, part=True
 )
-class Neo(Postprocess):
+class Neo(FeaturePostprocess):
     """Remembers the mean of the features, (D,), and of how many samples it is."""
 
-    uses = ("features",)
     Options = NeoOptions
-
-    compares = True
-    reads_features = True
+    title = "NEO"
     learns = True
 
     def __init__(self, model: nn.Module, settings: Settings) -> None:
         super().__init__(model, settings)
         self._alpha = settings.options(NeoOptions).neo_alpha
-        self._tap = FeatureTap(model, settings.features, "NEO")
 
     def __call__(self, x: Tensor, logits: Tensor, run: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the logits of the centred features, (B, K)."""
@@ -108,7 +103,3 @@ class Neo(Postprocess):
             return run(x)
         finally:
             hook.remove()
-
-    def close(self) -> None:
-        """Take the hooks out."""
-        self._tap.close()

@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from ..norms.statistics import at_least_float32
 from ..registry import component
+from ..tensors import at_least_float32
 from .base import Postprocess
 
 

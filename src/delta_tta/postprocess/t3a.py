@@ -15,12 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ModelError, SettingError
-from ..norms.statistics import at_least_float32
 from ..prediction import Prediction
 from ..registry import State, component
 from ..settings import Settings
-from .base import Postprocess
-from .lame import FeatureTap
+from ..tensors import at_least_float32
+from .features import FeaturePostprocess
 
 
 @dataclass(frozen=True)
@@ -48,20 +47,16 @@ class T3aOptions:
     alone=True,
     part=True,
 )
-class T3a(Postprocess):
+class T3a(FeaturePostprocess):
     """Remembers `supports` (N, D) with their `labels` and `entropies` (N,); at most M of each class."""
 
-    uses = ("features",)
     Options = T3aOptions
-
-    compares = True
-    reads_features = True
+    title = "T3A"
     learns = True
 
     def __init__(self, model: nn.Module, settings: Settings) -> None:
         super().__init__(model, settings)
         self._most = settings.options(T3aOptions).t3a_supports
-        self._tap = FeatureTap(model, settings.features, "T3A")
 
     def __call__(self, x: Tensor, logits: Tensor, run: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the scores, (B, K); the samples of the batch are among the supports."""
@@ -86,10 +81,6 @@ class T3a(Postprocess):
         weight = at_least_float32(layer.weight.detach())
         bias = None if layer.bias is None else at_least_float32(layer.bias.detach())
         return supports_of(weight, Prediction(F.linear(weight, weight, bias)))
-
-    def close(self) -> None:
-        """Take the hooks out."""
-        self._tap.close()
 
 
 def supports_of(features: Tensor, prediction: Prediction) -> State:

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from ..augmentations.crops import crops
 from ..augmentations.pixels import Pixels
-from ..norms.statistics import at_least_float32
 from ..registry import component
 from ..settings import Settings, on_cifar
+from ..tensors import at_least_float32
 from .base import Postprocess
 
 

@@ -108,6 +108,11 @@ def common_group(columns: Sequence[Column]) -> str:
 
 def markdown(table: Table, arrows: bool = False) -> str:
     """Return the table for GitHub, its title above and its note below; gains in a line below or as arrows beside."""
+    if not isinstance(table, Table):
+        raise TypeError(
+            f"Expected a Table, but got {type(table).__name__}; `delta_tta.report.overview.overview` makes one of "
+            "results."
+        )
     shared = common_group(table.columns)
     heads = [f"{c.group}: {c.label}" if c.group and not shared else c.label for c in table.columns]
     top = "| " + " | ".join(_md(head) for head in (table.head, *heads)).lstrip() + " |"

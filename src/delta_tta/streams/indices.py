@@ -24,6 +24,11 @@ class Draws(NamedTuple):
     Attributes:
         numpy: draws frequencies and samples.
         python: shuffles.
+
+    Examples:
+        >>> draws = Draws.of(2020)
+        >>> shuffled_indices(4, draws).tolist(), shuffled_indices(4, draws).tolist()  # the second continues
+        ([0, 3, 2, 1], [0, 2, 1, 3])
     """
 
     numpy: np.random.RandomState

@@ -6,16 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delta_tta.corruptions import blur, corrupt, pixels
-
-SETS = ("cifar", "imagenet")
-
-
-def rng(seed=0):
-    return np.random.default_rng(seed)
-
-
-def colours(*shape, seed=0):
-    return rng(seed).integers(0, 256, (*shape, 3)).astype(np.float32)
+from scenes import SETS, colours, rng
 
 
 def grey(level, *shape):

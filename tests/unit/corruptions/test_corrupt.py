@@ -4,6 +4,7 @@ import hashlib
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,11 +21,9 @@ from delta_tta.corruptions import (
     frost_source,
 )
 from delta_tta.errors import InputError, SettingError
+from scenes import SETS, scenes
 
 NAMES = (*TYPES, *VALIDATION)
-
-
-SETS = ("cifar", "imagenet")
 
 
 SEVERITIES = range(1, 6)
@@ -104,13 +103,16 @@ def test_an_image_in_a_batch_too_large_to_work_on_at_once_is_as_alone(name):
         assert (made[i] == corrupt(many[i], name, 5, "imagenet")).all()
 
 
+TESTS = str(Path(__file__).parents[2])
+
+
 def digest():
     made = [corrupt(CLEAN[:2], name, s, c).tobytes() for name in NAMES for s in SEVERITIES for c in SETS]
     return hashlib.sha256(b"".join(made)).hexdigest()
 
 
 def test_another_process_makes_the_same_bytes():
-    code = f"import runpy; print(runpy.run_path({__file__!r})['digest']())"
+    code = f"import runpy, sys; sys.path.insert(0, {TESTS!r}); print(runpy.run_path({__file__!r})['digest']())"
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert there.stdout.strip() == digest()
 
@@ -300,19 +302,6 @@ def test_without_photographs_frost_is_another_and_still_the_same_every_time(hide
     texture = frost.ice(2)
     assert (texture == frost._originals()[2]).all()  # made again, not remembered
     assert 0 <= texture.min() < 100 < texture.mean() < 200 < texture.max() <= 255
-
-
-def rng(seed=0):
-    return np.random.default_rng(seed)
-
-
-def scenes(count, side):
-    """Images with the spectrum of photographs."""
-    frequency = np.maximum(side * np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side)), 1)
-    waves = np.fft.rfft2(rng().standard_normal((count, 4, side, side))) / frequency**1.3
-    fields = np.fft.irfft2(waves, (side, side))
-    fields = (fields[:, :1] + 0.5 * fields[:, 1:]).transpose(0, 2, 3, 1)
-    return np.clip(120 + 45 * fields / fields.std(), 0, 255).astype(np.uint8)
 
 
 UNSTEADY = {

@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 
 from delta_tta.corruptions import noise
-
-
-def rng(seed=0):
-    return np.random.default_rng(seed)
+from scenes import rng
 
 
 def grey(level, *shape):

@@ -11,16 +11,12 @@ from delta_tta.cli.commands import app
 from delta_tta.errors import DataError
 from delta_tta.experiments import Store
 from delta_tta.files import fingerprint
-from laboratory import cell, place, result
+from laboratory import two_results
 
 
 @pytest.fixture
 def path(tmp_path):
-    where = place(tmp_path / "place")
-    with Store(tmp_path / "s.db") as store:
-        for key in ("first", "second"):
-            store.record(key, cell(where), result())
-    return tmp_path / "s.db"
+    return two_results(tmp_path)
 
 
 def forge(path, column, change):

@@ -11,7 +11,7 @@ from delta_tta.errors import DataError
 from delta_tta.experiments import Store, Trace
 from delta_tta.files import fingerprint
 from delta_tta.paper import benchmark as benchmark
-from laboratory import cell, place, result
+from laboratory import result, two_results
 
 
 def test_a_damaged_trace_is_a_data_error():
@@ -32,11 +32,7 @@ def test_a_damaged_trace_is_a_data_error():
 
 @pytest.fixture
 def path(tmp_path):
-    where = place(tmp_path / "place")
-    with Store(tmp_path / "s.db") as store:
-        for key in ("first", "second"):
-            store.record(key, cell(where), result())
-    return tmp_path / "s.db"
+    return two_results(tmp_path)
 
 
 def packed(**arrays):

@@ -8,8 +8,8 @@ from torch import nn
 
 import delta_tta
 from delta_tta.augmentations import augmix
+from delta_tta.losses import marginal_entropy
 from delta_tta.methods import memo
-from delta_tta.methods.memo import marginal_entropy
 from nets import batches, conv_net
 
 SCALE = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "views": 4}

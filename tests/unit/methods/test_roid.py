@@ -8,58 +8,10 @@ from torch import nn
 
 import delta_tta
 from delta_tta import InputError, ModelError, SettingError
-from delta_tta.methods.roid import (
-    sample_weights,
-    soft_likelihood_ratio,
-    symmetric_cross_entropy,
-    to_unit_range,
-)
-from delta_tta.prediction import Prediction
 from nets import batches, conv_net, same, snapshot
 
 SCALE = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
 UNIFORM = torch.full((2,), 0.5)
-
-
-def prediction(*rows):
-    return Prediction(torch.tensor(rows, dtype=torch.float64).log())
-
-
-def test_the_likelihood_ratio_is_zero_where_nothing_is_likelier_and_flat_where_all_is_clear():
-    even, sure, surest = soft_likelihood_ratio(prediction([0.5, 0.5], [0.8, 0.2], [0.995, 0.005]).log_p).tolist()
-    assert even == pytest.approx(-math.log(1 + 1e-5))
-    assert sure == pytest.approx(-0.8 * math.log(4 + 1e-5) - 0.2 * math.log(0.25 + 1e-5))
-    assert surest == pytest.approx(-0.99 * math.log(99 + 1e-5) - 0.005 * math.log(0.005 / 0.995 + 1e-5))
-    impossible = torch.tensor([[0.0, -math.inf]], requires_grad=True)
-    soft_likelihood_ratio(impossible.log_softmax(1)).sum().backward()
-    assert soft_likelihood_ratio(impossible.log_softmax(1)).isfinite().all()
-    assert impossible.grad[0, 0] == 0
-
-
-def test_the_symmetric_cross_entropy_goes_both_ways():
-    p, q = prediction([0.9, 0.1]).log_p, prediction([0.6, 0.4]).log_p
-    one = -(0.6 * math.log(0.9) + 0.4 * math.log(0.1))
-    other = -(0.9 * math.log(0.6) + 0.1 * math.log(0.4))
-    assert float(symmetric_cross_entropy(p, q)) == pytest.approx((one + other) / 2)
-    assert torch.equal(symmetric_cross_entropy(p, q), symmetric_cross_entropy(q, p))
-
-
-def test_the_sure_and_diverse_weigh_most_and_the_least_diverse_do_not_train():
-    usual, half, sure = [0.9, 0.1], [0.5, 0.5], [0.01, 0.99]
-    weights = sample_weights(prediction(usual, half, sure), torch.tensor(usual, dtype=torch.float64), 1 / 3)
-    assert weights.tolist() == pytest.approx([0, 0, math.exp(3)])
-    apart = sample_weights(prediction(usual, half, [0.2, 0.8]), torch.tensor(usual, dtype=torch.float64), 1 / 3)
-    least, most = (sum(p * math.log(p) for p in row) for row in (half, usual))
-    assert float(apart[2]) == pytest.approx(
-        math.exp(3 * (0.2 * math.log(0.2) + 0.8 * math.log(0.8) - least) / (most - least))
-    )
-
-
-def test_where_all_samples_are_alike_all_train_with_the_same_weight():
-    for rows in ([[0.7, 0.3]], [[0.7, 0.3]] * 4):
-        assert sample_weights(prediction(*rows), UNIFORM.double(), 1 / 3).tolist() == [1.0] * len(rows)
-    assert to_unit_range(torch.tensor([3.0, 1.0, 2.0])).tolist() == [1.0, 0.0, 0.5]
-    assert to_unit_range(torch.tensor([3.0, 3.0])).tolist() == [0.0, 0.0]
 
 
 def trained(method, **settings):

@@ -10,7 +10,7 @@ import delta_tta
 from all_methods import assert_same_state, fitting, saved_and_loaded
 from delta_tta import MethodError
 from delta_tta.evidence import MEMORY_OF_ANSWERS, until_next
-from delta_tta.postprocess.mirror import PRIOR
+from delta_tta.postprocess.mirror import PRIOR, mirror_weights
 from nets import CLASSES, batches, conv_net
 
 
@@ -38,6 +38,10 @@ def plain(net, stream):
     return answers
 
 
+def weights_of(mirror):
+    return mirror_weights(mirror.memory["agreed"], mirror.memory["weighed"])
+
+
 @pytest.mark.parametrize("size", [1, 2, 7, 12])
 def test_it_is_the_formula(size):
     stream = batches(14, size=size)
@@ -54,7 +58,7 @@ def test_the_statistics_are_those_of_the_batch_as_it_was_answered():
         p, mirrored = (alone.predict(x).softmax(1) for x in (second, second.flip(3)))
     unsure = p.amax(1).argsort()[:4]
     answer = model(second).softmax(1)
-    weight = model._updater.postprocess._weights(model._updater.postprocess.memory)[p[unsure].argmax(1)].unsqueeze(1)
+    weight = weights_of(model._updater.postprocess)[p[unsure].argmax(1)].unsqueeze(1)
     assert torch.allclose(answer[unsure], (p[unsure] + weight * mirrored[unsure]) / (1 + weight), atol=1e-5)
     sure = p.amax(1).argsort()[4:]
     assert torch.allclose(answer[sure], p[sure], atol=1e-5)
@@ -101,7 +105,7 @@ def test_classes_that_change_in_a_mirror_keep_their_answers():
         alone += int((net(x).argmax(1) == labels).sum())
         swapped += int(((net(x).softmax(1) + net(x.flip(3)).softmax(1)).argmax(1) == labels).sum())
     postprocess = model._updater.postprocess
-    weights = postprocess._weights(postprocess.memory)
+    weights = weights_of(postprocess)
     assert weights[:2].max() < 0.35
     assert weights[2:].min() > 0.9
     assert right > 0.98 * alone

@@ -8,7 +8,7 @@ import torch
 
 import delta_tta
 from all_methods import assert_same_state, fitting, saved_and_loaded
-from delta_tta import InputError, SettingError, StateError
+from delta_tta import InputError, StateError
 from delta_tta.adapt import RECOMMENDED, WITHOUT_BATCH_NORM
 from delta_tta.evidence import MEMORY, STAYS, TEMPERATURES, forward_filters
 from delta_tta.postprocess.sticky import DOUBT, NEGLIGIBLE, PRIOR, STREAMS, Sticky, filtered_beliefs
@@ -448,8 +448,3 @@ def test_what_is_recommended():
     for norm in (group_norm, torch.nn.Identity, lambda c: torch.nn.BatchNorm2d(c, track_running_stats=False)):
         assert str(delta_tta.adapt(conv_net(norm)).recipe) == WITHOUT_BATCH_NORM == "source+mirror+sticky"
         assert delta_tta.adapt(conv_net(norm)).settings.guard == "on"
-
-
-def test_what_is_no_longer_needed_is_named():
-    with pytest.raises(SettingError, match="behaves as its paper says by itself now: leave out `paper`"):
-        delta_tta.adapt(conv_net(), "tent", paper=True)

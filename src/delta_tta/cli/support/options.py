@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import data
-from ..experiments.place import Kind
+from ... import data
+from ...experiments.place import Kind
 from . import completion as completion
 
 Scenarios = Annotated[

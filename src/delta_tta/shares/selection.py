@@ -21,11 +21,11 @@ from torch import Tensor
 
 from ..engine.model import AdaptedModel
 from ..evidence import MEMORY, MEMORY_OF_ANSWERS, TEMPERATURES, Array, of_order, of_pairs, tempered, until_next
+from ..norms.anchored import SHARES, Anchored
 from ..postprocess.mirror import mirror_images
 from ..settings import Settings
-from .anchored import SHARES, Anchored
+from ..tensors import at_least_float32
 from .domain import Domain, sharpness
-from .statistics import at_least_float32
 
 PRIOR = 768.0
 """Samples, spread evenly over the classes, that the mean answers start with. At the start of a dependent stream one

@@ -6,15 +6,15 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import get_args
 
-from .. import catalog, recipe
-from ..corruptions.constants import TYPES, VALIDATION
-from ..errors import MethodError
-from ..experiments.cell import CLEAN
-from ..experiments.experiment import GROUPS, SCENARIOS
-from ..experiments.place import Kind
-from ..models.load import EMBEDDED, known_models
-from ..paper import BENCHMARKS, EXHIBITS
-from ..settings import PRESETS, Settings
+from ... import catalog, recipe
+from ...corruptions.constants import TYPES, VALIDATION
+from ...errors import MethodError
+from ...experiments.cell import CLEAN
+from ...experiments.experiment import GROUPS, SCENARIOS
+from ...experiments.place import Kind
+from ...models.load import EMBEDDED, known_models
+from ...paper import BENCHMARKS, EXHIBITS
+from ...settings import PRESETS, Settings
 
 Offered = list[tuple[str, str]]
 """Completions, each with a line about it for the shells that show one."""

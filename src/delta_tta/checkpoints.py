@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from ..adapter import Adapter, _never_compiled
-from ..errors import SettingError, StateError
-from ..files import write_whole
-from . import state as states
+from .adapter import Adapter, _never_compiled
+from .engine import state as states
+from .errors import SettingError, StateError
+from .files import write_whole
 
 logger = logging.getLogger("delta_tta")
 

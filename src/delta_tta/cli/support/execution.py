@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import SettingError, nearest
-from ..experiments.cell import Cell
-from ..experiments.lab import Lab
-from ..experiments.local_engine import Engine, Inline, Workers
-from ..experiments.runner import Plan, RunProgress
-from ..experiments.runner import run as run_plan
-from ..experiments.store import Store
-from ..report.progress import failures, run_progress
+from ...errors import SettingError, nearest
+from ...experiments.cell import Cell
+from ...experiments.lab import Lab
+from ...experiments.local_engine import Engine, Inline, Workers
+from ...experiments.runner import Plan, RunProgress
+from ...experiments.runner import run as run_plan
+from ...experiments.store import Store
+from ...report.progress import failures, run_progress
 from .completion import among
 from .console import FAILED, complain, consoles, log, say
 
@@ -83,7 +83,7 @@ def engine_maker(
     if name not in ENGINES:
         raise SettingError(f"Unknown engine {name!r}.{nearest(name, ENGINES)}")
     if name == "ray":
-        from ..experiments.ray_engine import RayEngine
+        from ...experiments.ray_engine import RayEngine
 
         return lambda: RayEngine(cache, address, cpus, gpus)
     return lambda: Inline(cache) if workers == 0 else Workers(cache, workers, threads)
@@ -98,6 +98,6 @@ def finish(progress: RunProgress) -> None:
 def _board(folder: Path | None) -> Any:
     if folder is None:
         return lambda progress: None
-    from ..report.board import Board as Writer
+    from ...report.board import Board as Writer
 
     return Writer(folder)

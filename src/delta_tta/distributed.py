@@ -15,9 +15,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..errors import ModelError, SettingError, SyncError
-from ..files import digest
-from .digests import checksum
+from .engine.digests import checksum
+from .errors import ModelError, SettingError, SyncError
+from .files import digest
 
 T = TypeVar("T")
 NUMBERED = 2**20

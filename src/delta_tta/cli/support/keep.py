@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..experiments.store import Store
+from ...experiments.store import Store
 
 KEPT = 20
 """Comparisons that stay in the cache."""

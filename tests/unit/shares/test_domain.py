@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import delta_tta
-from delta_tta.norms.domain import LEAST, Domain, sharpness
+from delta_tta.shares.domain import LEAST, Domain, sharpness
 from nets import conv_net
 
 

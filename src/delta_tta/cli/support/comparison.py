@@ -9,18 +9,18 @@ from typing import Annotated
 
 import typer
 
-from ..data.cifar import CIFAR10_CLASSES
-from ..experiments.cell import Cell
-from ..experiments.evaluate import Result
-from ..experiments.runner import default_cache
-from ..files import write_text
-from ..report.console import rich_table
-from ..report.overview import against_source, overview
-from ..report.page import write_page
-from ..report.pictures import draw, picture_suffix
-from ..report.runs import Run, exhibits_of
-from ..report.shown import Figure, Report, Table
-from ..report.text import markdown
+from ...data.cifar import CIFAR10_CLASSES
+from ...experiments.cell import Cell
+from ...experiments.evaluate import Result
+from ...experiments.runner import default_cache
+from ...files import write_text
+from ...report.console import rich_table
+from ...report.overview import against_source, overview
+from ...report.page import write_page
+from ...report.pictures import draw, picture_suffix
+from ...report.runs import Run, exhibits_of
+from ...report.shown import Figure, Report, Table
+from ...report.text import markdown
 from .console import consoles, print_json, say
 from .execution import engine_maker, execute, finish
 from .keep import kept_store

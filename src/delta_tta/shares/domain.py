@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..engine.distributed import Ranks
+from ..distributed import Ranks
 from ..evidence import LONGEST, TINY, Array
 
 ROWS = 16

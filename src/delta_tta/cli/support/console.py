@@ -16,10 +16,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from ..errors import DeltaError
-from ..experiments.local_engine import in_words
-from ..files import json_safe
-from . import INTERRUPTED, TERMINATED, WRONG, Terminated
+from ...errors import DeltaError
+from ...experiments.local_engine import in_words
+from ...files import json_safe
+from .. import INTERRUPTED, TERMINATED, WRONG, Terminated
 
 FAILED = 1
 log = logging.getLogger("delta_tta")

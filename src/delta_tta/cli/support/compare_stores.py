@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from ..experiments.differences import Comparison, differences
-from ..experiments.store import Store
+from ...experiments.differences import Comparison, differences
+from ...experiments.store import Store
 from .console import consoles, print_json
 
 
