@@ -39,7 +39,7 @@ from .evidence import of_order as order_evidence
 from .evidence import of_pairs as pair_evidence
 from .norms.anchored import anchored_statistics, pooled_update
 from .norms.tbr import tbr
-from .postprocess.sticky import filtered_beliefs
+from .rules.filters import filtered_beliefs
 from .streams import Draws, dependent_indices, imbalanced_indices, shuffled_indices
 
 __all__ = [

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import delta_tta
-from delta_tta.norms.domain import LEAST, Domain, sharpness
+from delta_tta.norms.domain import sharpness
+from delta_tta.rules.domain import LEAST, Domain
 from nets import conv_net
 
 
