@@ -19,14 +19,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..engine.model import AdaptedModel
 from ..norms.base import AdaptiveNorm
-from ..norms.moving import TRUSTED_SAMPLES, MovingAverage
-from ..norms.shift import Shift, distance, shift_of
+from ..norms.moving import MovingAverage
+from ..norms.shift import shift_of
+from ..rules import TRUSTED_SAMPLES
+from ..rules.shift import SUSPICIOUS, Shift, distance
 from ..signals import Reason, Skip
-
-SUSPICIOUS = 0.12
-"""Mean d per channel, in the adapted model, of a batch about which the source is asked."""
-FAR = 0.3
-"""Mean d per channel, in the source, above which a batch may be blank."""
 
 SHOWS_NOTHING = Skip(Reason.BLANK, "all samples are alike, and far from what the source knows")
 
@@ -54,8 +51,7 @@ class BlankDetector:
         far, channels = self._distance()
         if far <= SUSPICIOUS * channels:
             return False
-        shift = self._shift(of_source)
-        return shift.distance > FAR * shift.channels and shift.variety < self._alike * shift.channels
+        return self._shift(of_source).shows_nothing(self._alike)
 
     @torch.no_grad()
     def _distance(self) -> tuple[float, int]:

@@ -20,13 +20,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..evidence import LONGEST, MEMORY_OF_ANSWERS, until_next
+from ..evidence import MEMORY_OF_ANSWERS
 from ..norms.statistics import at_least_float32
 from ..registry import State, component
+from ..rules.mirror import counts_after, weights
 from .base import Postprocess
-
-PRIOR = 10.0
-"""How much Σ p(y)² a class must have seen to count by itself as much as all classes together."""
 
 SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 """Types that torch cannot flip, and those of the same size that it can."""
@@ -81,7 +79,7 @@ class Mirror(Postprocess):
         """Return what is remembered after a batch; only whole ones count, as those are no choice."""
         memory = self.memory
         batches, left = (int(memory["batches"]), int(memory["left"])) if memory else (0, 0)
-        counts = {"batches": min(batches + 1, 4 * LONGEST), "left": until_next(batches) - 1 if whole else left - 1}
+        counts = dict(zip(("batches", "left"), counts_after(batches, left, whole), strict=True))
         sums = {key: memory[key] for key in ("agreed", "weighed")} if memory else {}
         if whole:
             p, mirrored = (t.exp().where((own + other).amax(1, keepdim=True).isfinite(), 0) for t in (own, other))
@@ -98,7 +96,6 @@ class Mirror(Postprocess):
 
     @staticmethod
     def _weights(memory: State) -> Tensor:
-        """Return w of each class, (K,): its own, as far as it was seen, or that of all classes together."""
-        agreed, weighed = memory["agreed"], memory["weighed"]
-        overall = agreed.sum() / weighed.sum()
-        return ((agreed + PRIOR * overall) / (weighed + PRIOR)).clamp(max=1)
+        """Return w of each class, (K,)."""
+        found: Tensor = weights(memory["agreed"], memory["weighed"])
+        return found
