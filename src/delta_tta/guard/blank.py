@@ -35,7 +35,7 @@ class BlankDetector:
         self._adapted, self._alike = adapted, alike
         layers = [norm for norm in adapted.norms.values() if isinstance(norm, MovingAverage)]
         self._layers = [norm for norm in layers if norm.inherited() is not None]
-        self._on = alike > 0 and any(_has_trained_statistics(norm.source) for norm in layers)
+        self._on = alike > 0 and any(has_trained_statistics(norm.source) for norm in layers)
         self._met: list[MovingAverage] = []  # the layers of the last batch, and the source's statistics of them
         self._inherited = torch.empty(0), torch.empty(0)
 
@@ -81,7 +81,7 @@ class BlankDetector:
         return shift_of([norm for norm, _ in told], totals)
 
 
-def _has_trained_statistics(layer: _BatchNorm) -> bool:
+def has_trained_statistics(layer: _BatchNorm) -> bool:
     """Whether it can tell what is far; a model that was never trained may well be tried on noise."""
     mean, var = layer.running_mean, layer.running_var
     return mean is not None and var is not None and not (bool((mean == 0).all()) and bool((var == 1).all()))

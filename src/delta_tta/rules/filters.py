@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from ..errors import InputError
 from ..evidence import (
     MEMORY,
     MEMORY_OF_ANSWERS,
@@ -72,6 +73,21 @@ def filtered(log_p: Array, before: Beliefs, names: Sequence[Hashable] | None, sm
         del state.beliefs[next(iter(state.beliefs))]
     correction[rows] = np.log(np.maximum(answers, TINY)) - np.log(np.maximum(p[0], TINY))
     return correction, state
+
+
+def names_of(stream: object, size: int) -> list[Hashable]:
+    """Return the name of each sample's stream.
+
+    Args:
+        stream: one name for all samples, or a list with one for each.
+        size: how many samples there are.
+    """
+    names = list(stream) if isinstance(stream, (list, tuple)) else [stream] * size
+    if len(names) != size:
+        raise InputError(f"Expected one `stream` for each of {size} samples, but got {len(names)}.")
+    if not all(isinstance(name, (str, int)) for name in names):
+        raise InputError("Expected each `stream` to be a text or an integer, so that a state can be saved.")
+    return names
 
 
 def stays(beliefs: Beliefs) -> float:
