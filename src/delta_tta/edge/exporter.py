@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import itertools
 import json
 import warnings
 from dataclasses import asdict
@@ -38,10 +39,9 @@ class Wires(Phase):
     std: Tensor
     own: Tensor
     rows: Tensor
-    names: list[str]
-    means: list[Tensor]
-    variances: list[Tensor]
-    width: int
+    places: dict[str, slice]
+    ran: list[str]
+    measured: dict[str, tuple[Tensor, Tensor]]
 
 
 class WiredNorm(AdaptiveNorm):
@@ -53,25 +53,23 @@ class WiredNorm(AdaptiveNorm):
 
     def frozen(self, x: Tensor) -> Tensor:
         """Normalise and measure."""
-        wires, channels = self._phase, self.source.num_features
+        wires = self._phase
         assert isinstance(wires, Wires)
         part = x.index_select(0, wires.rows)
         means, variances = part, torch.zeros_like(part)
         if x.dim() > 2:
             values = part.flatten(2)  # (n, C, values)
             means = values.mean(2)
-            apart = values - means.unsqueeze(2)
-            variances = (apart.unsqueeze(2) @ apart.unsqueeze(3)).flatten(1) / values.shape[2]
+            apart = (values - means.unsqueeze(2)).unsqueeze(2)
+            # onnxruntime multiplies a row by its transpose in one pass, and sums squares in two, far slower
+            variances = (apart @ apart.transpose(2, 3)).flatten(1) / values.shape[2]
         mean_b = means.mean(0)
         std_b = ((variances + (means - mean_b) ** 2).mean(0) + self.source.eps).sqrt()
-        here = slice(wires.width, wires.width + channels)
-        started = wires.own <= 0
+        here, started = wires.places[self._name], wires.own <= 0
         mean = torch.where(started, wires.mean[here], wires.mean[here] + wires.own * mean_b)
         std = torch.where(started, wires.std[here], wires.std[here] + wires.own * std_b)
-        wires.names.append(self._name)
-        wires.means.append(means)
-        wires.variances.append(variances)
-        wires.width += channels
+        wires.ran.append(self._name)
+        wires.measured[self._name] = means, variances
         return torch.batch_norm(x, self.source.weight, self.source.bias, mean, std * std, False, 0.0, 0.0, False)
 
 
@@ -88,9 +86,10 @@ class Wired(nn.Module):
         """Return the logits, and the means and variances of the samples in `rows`, (n, C of all layers)."""
         wires = self.wires
         wires.mean, wires.std, wires.own, wires.rows = mean, std, own, rows
-        wires.names, wires.means, wires.variances, wires.width = [], [], [], 0
+        wires.ran, wires.measured = [], {}
         logits = self.model(images)
-        return logits, torch.cat(wires.means, 1), torch.cat(wires.variances, 1)
+        means, variances = zip(*(wires.measured[name] for name in wires.places if name in wires.measured), strict=True)
+        return logits, torch.cat(means, 1), torch.cat(variances, 1)
 
 
 def export(model: nn.Module, example: Tensor, path: str | Path, method: str | None = None, **settings: Any) -> None:
@@ -122,6 +121,8 @@ def export(model: nn.Module, example: Tensor, path: str | Path, method: str | No
         raise ModelError(f"Expected a model in float32, but it has {narrow.pop()}; call model.float() first.")
     rows = example.detach().cpu()[torch.arange(ROWS) % len(example)]
     program, norms = _program(twin.cpu().eval(), rows, recipe, chosen)
+    for node in program.model.graph:
+        node.metadata_props.clear()  # where in which file of this machine it was written
     program.model.metadata_props["delta_tta"] = json.dumps(
         _description(_digest(model, recipe, chosen), recipe, chosen, norms)
     )
@@ -143,7 +144,7 @@ def _require_known(recipe: Recipe, settings: Settings) -> None:
 
 
 def _program(model: nn.Module, rows: Tensor, recipe: Recipe, settings: Settings) -> tuple[Any, list[WiredNorm]]:
-    """Trace the model; return the ONNX program and its norm layers in the order in which they run."""
+    """Trace the model; return the ONNX program and its norm layers in the order of the inputs."""
     batch = {0: torch.export.Dim("batch")}
     wires, sites = Wires(), NormSites(model)
     whole: nn.Module = model
@@ -160,19 +161,21 @@ def _program(model: nn.Module, rows: Tensor, recipe: Recipe, settings: Settings)
             )
         sites.swap(WiredNorm, settings, wires)
         whole = Wired(model, wires)
-        widths = sum(layer.num_features for layer in sites.originals.values())
+        ends = list(itertools.accumulate(layer.num_features for layer in sites.originals.values()))
+        wires.places = dict(zip(sites.originals, map(slice, [0, *ends], ends), strict=True))
+        widths = ends[-1]
         measured = torch.arange(1, ROWS)
         arguments = (rows, torch.zeros(widths), torch.ones(widths), torch.tensor(0.0), measured)
         shapes, outputs = (batch, None, None, None, {0: torch.export.Dim("measured")}), ["logits", "means", "variances"]
         with torch.no_grad():
             whole(*arguments)
-        if sorted(wires.names) != sorted(sites.originals):
+        if sorted(wires.ran) != sorted(sites.originals):
             raise ModelError(
                 f"Expected the model to run each of its {len(sites.originals)} batch norms once, but it ran "
-                f"{len(wires.names)}, of which {len(set(wires.names))} differ. Export a model without shared or "
+                f"{len(wires.ran)}, of which {len(set(wires.ran))} differ. Export a model without shared or "
                 "idle norm layers."
             )
-        norms = [layer for name in wires.names if isinstance(layer := sites.replacements[name], WiredNorm)]
+        norms = [layer for layer in sites.replacements.values() if isinstance(layer, WiredNorm)]
     names = ["images", "mean", "std", "own", "rows"][: len(arguments)]
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the exporter itself
@@ -199,7 +202,6 @@ def _description(model: str, recipe: Recipe, settings: Settings, norms: list[Wir
         "guard": {"reach": guard.reach, "alike": guard.alike} if isinstance(guard, Guard) else None,
         "channels": [norm.source.num_features for norm in norms],
         "eps": [norm.source.eps for norm in norms],
-        "first": next((place for place, norm in enumerate(norms) if norm._place == 0), 0),
         "trained": any(has_trained_statistics(norm.source) for norm in norms),
         "mean": _encoded([mean for mean, _ in inherited]),
         "std": _encoded([std for _, std in inherited]),

@@ -19,7 +19,7 @@ class EdgeGuard:
     def __init__(self, network: Network) -> None:
         limits, (mean, std) = network.about["guard"], network.source
         self._network = network
-        self._first = network.layers[network.about["first"]]
+        self._first = network.layers[0]
         self._range = FeatureRange(mean[self._first].tolist(), std[self._first].tolist(), limits["reach"])
         self._alike: float = limits["alike"] if network.about["trained"] else 0.0
 

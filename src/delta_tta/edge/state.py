@@ -107,7 +107,7 @@ def save(state: State, model: str, path: str | Path) -> None:
 def load(model: str, path: str | Path) -> State:
     """Read a state of this model."""
     try:
-        with np.load(Path(path)) as file:
+        with Path(path).open("rb") as raw, np.load(raw) as file:
             arrays = {name: file[name] for name in file.files}
         of = str(arrays.pop("model"))
         state = State.of(arrays)
