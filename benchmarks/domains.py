@@ -22,8 +22,9 @@ from delta_tta.corruptions.constants import VALIDATION
 from delta_tta.experiments.cell import CLEAN, Cell
 from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import default_cache
+from delta_tta.rules.domain import Domain
 from delta_tta.shares import domain
-from delta_tta.shares.domain import Domain, sharpness
+from delta_tta.shares.domain import sharpness
 from delta_tta.streams import StreamSpec
 
 DOMAINS = (VALIDATION[0], CLEAN, *VALIDATION[1:])

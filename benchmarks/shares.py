@@ -26,7 +26,7 @@ from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import default_cache
 from delta_tta.metrics import class_mean_accuracy
 from delta_tta.norms.anchored import SHARES
-from delta_tta.shares.selection import DOUBT, PRIOR, PRIOR_OF_ORDER, best_slot
+from delta_tta.rules.shares import DOUBT, PRIOR, PRIOR_OF_ORDER, best_slot
 
 FIRST = 256
 Rule = Callable[[float, float, float, float], float]

@@ -59,7 +59,7 @@ from .norms.anchored import anchored_statistics, pooled_update
 from .norms.tbr import tbr
 from .postprocess.lame import affinity, laplacian
 from .postprocess.mirror import mirror_mean, mirror_weights
-from .postprocess.sticky import filtered_beliefs
+from .rules.filters import filtered_beliefs
 from .streams import Draws, dependent_indices, imbalanced_indices, shuffled_indices
 
 __all__ = [

@@ -5,8 +5,10 @@ from __future__ import annotations
 import enum
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+if TYPE_CHECKING:  # it is read where there is no torch
+    from torch import Tensor
 
 
 class Reason(enum.Enum):

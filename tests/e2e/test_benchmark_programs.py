@@ -19,6 +19,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
     [
         ("sync.py", ["--rounds", "1"], "| eta+delta |"),
         ("estimate.py", [], "| all |"),
+        ("edge.py", ["--seconds", "1", "--batch-size", "8"], "| resnet20-cifar10 | anchored+sticky |"),
         (
             "covered_lens.py",
             ["--corruptions", "saturate", "--methods", "tema", "--images", "80", "--batch-size", "20", "--frames", "1"],

@@ -181,6 +181,14 @@ def test_pretrained_of_timm_says_that_random_weights_mean_nothing(example, photo
     assert lines[11].endswith("share learnt from 1.000")
 
 
+@pytest.mark.slow
+def test_edge(example, tmp_path):
+    plain, adapted = example("edge.py", tmp_path / "model.onnx", "--images", 640)
+    before, after = (float(line.split("\t")[1].split(" %")[0]) for line in (plain, adapted))
+    assert after > before + 5
+    assert (tmp_path / "model.npz").is_file()
+
+
 # torch's exporter warns about its own use of older interfaces
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 def test_onnx_export(example, tmp_path):
@@ -352,7 +360,7 @@ def test_bad_input_gets_a_sentence(example, name, arguments, words, tmp_path, mo
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["pretrained.py", "video.py", "camera.py", "onnx_export.py"])
+@pytest.mark.parametrize("name", ["pretrained.py", "video.py", "camera.py", "onnx_export.py", "edge.py"])
 def test_help_teaches(example, name, capsys):
     with pytest.raises(SystemExit) as ended:
         example(name, "--help")

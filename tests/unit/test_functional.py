@@ -35,9 +35,10 @@ from delta_tta.functional import (
 )
 from delta_tta.norms.anchored import SHARES, Anchored
 from delta_tta.norms.layers import Phase, Tbr
-from delta_tta.postprocess.sticky import DOUBT, NEGLIGIBLE, PRIOR, Sticky
+from delta_tta.postprocess.sticky import Sticky
 from delta_tta.prediction import Prediction
 from delta_tta.reweighting import Dot
+from delta_tta.rules.filters import DOUBT, NEGLIGIBLE, PRIOR
 from delta_tta.settings import Settings
 from delta_tta.streams import stream
 from nets import CLASSES, batches, conv_net, randomise_statistics

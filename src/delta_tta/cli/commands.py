@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from . import compare, corrupt, demo, methods, report, reproduce, run, train, tune
+from . import compare, corrupt, demo, export, methods, report, reproduce, run, train, tune
 from .app import Command, Program, program
 
 COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "tune": (tune.tune, tune.EXAMPLES),
     "train": (train.train, train.EXAMPLES),
     "corrupt": (corrupt.corrupt, corrupt.EXAMPLES),
+    "export": (export.export, export.EXAMPLES),
     "methods": (methods.methods, methods.EXAMPLES),
 }
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..rules.filters import names_of
 from ..signals import Reason, Skip
 
 
@@ -49,9 +50,4 @@ def stream_names(stream: Any, size: int) -> list[Hashable]:
     """Return the name of each sample's stream."""
     if isinstance(stream, Tensor) and stream.dim():
         stream = stream.tolist()
-    names: list[Hashable] = list(stream) if isinstance(stream, (list, tuple)) else [stream] * size
-    if len(names) != size:
-        raise InputError(f"Expected one `stream` for each of {size} samples, but got {len(names)}.")
-    if not all(isinstance(name, (str, int)) for name in names):
-        raise InputError("Expected each `stream` to be a text or an integer, so that a state can be saved.")
-    return names
+    return names_of(stream, size)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, StateError
-from ..norms.moving import TRUSTED_SAMPLES
 from ..prediction import Prediction
+from ..rules import TRUSTED_SAMPLES
 from ..settings import Settings
 from ..signals import Outcome, Reason, Skip
 from . import forks

@@ -19,14 +19,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..engine.model import AdaptedModel
 from ..norms.base import AdaptiveNorm
-from ..norms.moving import TRUSTED_SAMPLES, MovingAverage
-from ..norms.shift import Shift, distance, shift_of
+from ..norms.moving import MovingAverage
+from ..norms.shift import shift_of
+from ..rules import TRUSTED_SAMPLES
+from ..rules.shift import SUSPICIOUS, Shift, distance
 from ..signals import Reason, Skip
-
-SUSPICIOUS = 0.12
-"""Mean d per channel, in the adapted model, of a batch about which the source is asked."""
-FAR = 0.3
-"""Mean d per channel, in the source, above which a batch may be blank."""
 
 SHOWS_NOTHING = Skip(Reason.BLANK, "all samples are alike, and far from what the source knows")
 
@@ -38,7 +35,7 @@ class BlankDetector:
         self._adapted, self._alike = adapted, alike
         layers = [norm for norm in adapted.norms.values() if isinstance(norm, MovingAverage)]
         self._layers = [norm for norm in layers if norm.inherited() is not None]
-        self._on = alike > 0 and any(_has_trained_statistics(norm.source) for norm in layers)
+        self._on = alike > 0 and any(has_trained_statistics(norm.source) for norm in layers)
         self._met: list[MovingAverage] = []  # the layers of the last batch, and the source's statistics of them
         self._inherited = torch.empty(0), torch.empty(0)
 
@@ -54,8 +51,7 @@ class BlankDetector:
         far, channels = self._distance()
         if far <= SUSPICIOUS * channels:
             return False
-        shift = self._shift(of_source)
-        return shift.distance > FAR * shift.channels and shift.variety < self._alike * shift.channels
+        return self._shift(of_source).shows_nothing(self._alike)
 
     @torch.no_grad()
     def _distance(self) -> tuple[float, int]:
@@ -85,7 +81,7 @@ class BlankDetector:
         return shift_of([norm for norm, _ in told], totals)
 
 
-def _has_trained_statistics(layer: _BatchNorm) -> bool:
+def has_trained_statistics(layer: _BatchNorm) -> bool:
     """Whether it can tell what is far; a model that was never trained may well be tried on noise."""
     mean, var = layer.running_mean, layer.running_var
     return mean is not None and var is not None and not (bool((mean == 0).all()) and bool((var == 1).all()))

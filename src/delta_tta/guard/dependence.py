@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from ..evidence import of_order, tempered
-from ..postprocess.sticky import DOUBT, PRIOR
 from ..prediction import Prediction
 from ..recipe import Recipe
+from ..rules.filters import DOUBT, PRIOR
 
 log = logging.getLogger("delta_tta")
 

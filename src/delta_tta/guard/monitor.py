@@ -184,8 +184,9 @@ class Monitor(Hooks):
         if self._usual is None:
             inherited = norm.inherited()
             assert inherited is not None
-            self._usual = FeatureRange(*inherited, self.guard.reach)
-        return self._usual.left_by(*seen)
+            means, stds = torch.stack(inherited).tolist()
+            self._usual = FeatureRange(means, stds, self.guard.reach)
+        return self._usual.left_by(*torch.stack(seen).tolist())
 
     def memory(self) -> dict[str, Any]:
         """Return what must be saved."""

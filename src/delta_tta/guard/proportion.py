@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import statistics
-
-import torch
-from torch import Tensor
+from collections.abc import Sequence
 
 from ..signals import Reason, Skip
 
@@ -13,18 +11,16 @@ from ..signals import Reason, Skip
 class FeatureRange:
     """The source's statistics of the first layer, and how far from them a batch may be."""
 
-    def __init__(self, mean: Tensor, std: Tensor, reach: float) -> None:
-        means, stds = torch.stack((mean, std)).tolist()
+    def __init__(self, means: Sequence[float], stds: Sequence[float], reach: float) -> None:
         self._channels = list(zip(means, stds, strict=True))
         self._limits = [(m - s * reach, m + s * reach, s / reach, s * reach) for m, s in self._channels]
 
-    def left_by(self, mean: Tensor, std: Tensor) -> Skip | None:
+    def left_by(self, means: Sequence[float], stds: Sequence[float]) -> Skip | None:
         """Return why a batch is out of proportion, if it is in most channels.
 
         In plain numbers: a first layer has few channels, and this is done at every batch.
         """
         odd = 0
-        means, stds = torch.stack((mean, std)).tolist()
         for (low, high, narrow, wide), m, s in zip(self._limits, means, stds, strict=True):
             if not (low <= m <= high and narrow <= s <= wide):
                 odd += 1

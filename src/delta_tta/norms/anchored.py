@@ -19,13 +19,11 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..registry import component
+from ..rules.shares import SHARES
 from ..settings import OURS, Settings
 from .layers import MovingAverage, Phase, Tail, batch_norm
 from .statistics import Observation
 from .tbr import eval_norm, tbr
-
-SHARES = (0.0, 0.25, 0.5, 0.75)
-"""m of each slot; the first is the source itself and has no averages."""
 
 
 def anchored_statistics(

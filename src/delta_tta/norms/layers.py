@@ -1,8 +1,9 @@
 """The layers that components derive from, under one public name. They register in the order of `methods()`."""
 
+from ..rules import TRUSTED_SAMPLES
 from .base import AdaptiveNorm, Phase, SourceStatistics, Tail, batch_norm
 from .batch import BatchStatistics
-from .moving import TRUSTED_SAMPLES, MovingAverage, Pending, Tbr, Tema
+from .moving import MovingAverage, Pending, Tbr, Tema
 
 __all__ = [
     "TRUSTED_SAMPLES",

@@ -16,10 +16,6 @@ from .base import AdaptiveNorm, Phase, Tail, batch_norm
 from .statistics import Observation
 from .tbr import eval_norm, tbr
 
-TRUSTED_SAMPLES = 9
-"""update "auto": a batch with fewer samples is too small to learn from by itself. The paper finds it better to
-start from the source up to 8 samples (appendix A.4)."""
-
 
 class Pending:
     """What a layer observed and did not commit (not a module: setting its attributes must be quick)."""

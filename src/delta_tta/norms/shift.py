@@ -10,29 +10,16 @@ summed over the channels of all layers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from ..rules.shift import Shift, shift_of_sums, terms
 from .statistics import sample_moments
 
 if TYPE_CHECKING:
     from .base import AdaptiveNorm
-
-
-class Shift(NamedTuple):
-    """Of one batch.
-
-    Attributes:
-        distance: Σ d, of the batch from the source.
-        variety: Σ v, of its samples around their mean; it does not depend on the source.
-        channels: how many there are in the sums.
-    """
-
-    distance: float
-    variety: float
-    channels: int
 
 
 def sums(x: Tensor, mean: Tensor, eps: float, counts: bool = True) -> Tensor:
@@ -41,31 +28,16 @@ def sums(x: Tensor, mean: Tensor, eps: float, counts: bool = True) -> Tensor:
     own = torch.addcmul(squares, apart, apart, value=-1).clamp_(min=0)  # (B, C): the variance of each sample
     exact = torch.float32 if x.device.type == "mps" else torch.float64  # samples that are alike would not seem so
     m, own = (apart + (centre - mean)).to(exact), own.to(exact)
-    s = (own + eps).sqrt()
-    parts = [torch.ones_like(m), m, m.square(), own + m.square(), s, s.square()]
-    return torch.stack(parts).sum(1) * counts
+    return torch.stack(terms(m, own, eps)).sum(1) * counts
 
 
 def shift_of(layers: Sequence[AdaptiveNorm], totals: Sequence[Tensor | None]) -> Shift:
     """Return the shift, given the sums over all samples; zeros where no layer has statistics of the source."""
-    far, varied, channels = 0.0, 0.0, 0
+    found = [Shift(0.0, 0.0, 0)]
     for layer, total in zip(layers, totals, strict=True):
         inherited = layer.inherited()
         assert inherited is not None
         assert total is not None
-        std = inherited[1].cpu().double()
-        count, m, mm, q, s, ss = total.cpu().double()
-        mean = m / count
-        own = ((q / count - mean**2).clamp(min=0) + layer.source.eps).sqrt()
-        between = (mm / count - mean**2 + ss / count - (s / count) ** 2).clamp(min=0) * count / (count - 1).clamp(min=1)
-        far += distance((mean, own), (torch.zeros_like(mean), std))  # the sums are around the source's mean
-        varied += float((between / own**2).sum())
-        channels += len(std)
-    return Shift(far, varied, channels)
-
-
-def distance(one: tuple[Tensor, Tensor], source: tuple[Tensor, Tensor]) -> float:
-    """Return Σ d, given means and standard deviations of all channels."""
-    (mean, std), (source_mean, source_std) = one, source
-    apart = (mean - source_mean).square() + (std - source_std).square()
-    return float((apart / (std.square() + source_std.square())).sum())
+        found.append(shift_of_sums(total.cpu().double(), inherited[1].cpu().double(), layer.source.eps))
+    distances, varieties, channels = zip(*found, strict=True)
+    return Shift(sum(distances), sum(varieties), sum(channels))

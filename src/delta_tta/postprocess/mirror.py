@@ -20,13 +20,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..evidence import LONGEST, MEMORY_OF_ANSWERS, until_next
+from ..evidence import MEMORY_OF_ANSWERS
 from ..registry import State, component
+from ..rules.mirror import counts_after
+from ..rules.mirror import weights as weights_of
 from ..tensors import at_least_float32
 from .base import Postprocess
-
-PRIOR = 10.0
-"""How much Σ p(y)² a class must have seen to count by itself as much as all classes together."""
 
 SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 """Types that torch cannot flip, and those of the same size that it can."""
@@ -55,8 +54,8 @@ def mirror_weights(agreed: Tensor, weighed: Tensor) -> Tensor:
         >>> mirror_weights(torch.tensor([30.0, 0.0]), torch.tensor([90.0, 0.0]))
         tensor([0.3333, 0.3333])
     """
-    overall = agreed.sum() / weighed.sum()
-    return ((agreed + PRIOR * overall) / (weighed + PRIOR)).clamp(max=1)
+    found: Tensor = weights_of(agreed, weighed)
+    return found
 
 
 def mirror_mean(log_p: Tensor, log_mirrored: Tensor, weights: Tensor) -> Tensor:
@@ -116,7 +115,7 @@ class Mirror(Postprocess):
         """Return what is remembered after a batch; only whole ones count, as those are no choice."""
         memory = self.memory
         batches, left = (int(memory["batches"]), int(memory["left"])) if memory else (0, 0)
-        counts = {"batches": min(batches + 1, 4 * LONGEST), "left": until_next(batches) - 1 if whole else left - 1}
+        counts = dict(zip(("batches", "left"), counts_after(batches, left, whole), strict=True))
         sums = {key: memory[key] for key in ("agreed", "weighed")} if memory else {}
         if whole:
             p, mirrored = (t.exp().where((own + other).amax(1, keepdim=True).isfinite(), 0) for t in (own, other))

@@ -1,38 +1,20 @@
-"""Whether a new domain has begun: the sharpness of the images has left its usual range.
-
-Nearly every change of weather, light, lens or sensor changes how much neighbouring pixels differ, and which classes are
-in view changes that little. So the sharpness of a batch is the logarithm, by channel, of the standard deviation of the
-second difference along the width. It needs no model and no label.
-"""
+"""The sharpness of a batch of images, by which `rules/domain.py` tells domains apart."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-import numpy as np
 import torch
 from torch import Tensor
 
 from ..distributed import Ranks
-from ..evidence import LONGEST, TINY, Array
-
-ROWS = 16
-"""Of each image that are looked at, about."""
-LEAST = 8
-"""Batches of a domain that must have been met before another can be noticed."""
-FAR = 4.0
-"""Standard deviations between batches, in the root mean square over the channels, that a new domain lies off
-(`benchmarks/domains.py` prints what lies within domains and at changes)."""
-SPREAD = 0.08
-"""What the standard deviation is taken for at least: a camera that stands still shows the same again and again, and
-whatever then moves is no new domain. So sharpness must change by a factor of 1.38 (e^0.32)."""
+from ..evidence import Array
+from ..rules.domain import every_nth_row, sharpness_of
 
 
 def sharpness(x: Tensor, ranks: Ranks | None = None) -> Array | None:
     """Return the sharpness of each channel of a batch (B, C, …, W), (C,); None where there is none to be had."""
     if x.dim() < 4 or x.shape[-1] < 3 or x.is_complex():
         return None
-    pixels = x[..., :: max(1, x.shape[-2] // ROWS), :].float()
+    pixels = x[..., :: every_nth_row(x.shape[-2]), :].float()
     bends = (pixels[..., 2:] - 2 * pixels[..., 1:-1] + pixels[..., :-2]).transpose(0, 1).flatten(1)  # (C, n)
     sums: list[Tensor | None] = [
         torch.stack([torch.full_like(bends.sum(1), bends.shape[1]), bends.sum(1), bends.square().sum(1)])
@@ -40,45 +22,4 @@ def sharpness(x: Tensor, ranks: Ranks | None = None) -> Array | None:
     if ranks is not None:
         sums = ranks.add(sums)
     assert sums[0] is not None
-    n, total, squares = sums[0].double().cpu().numpy()
-    with np.errstate(invalid="ignore"):  # of values so large that their squares are infinite
-        found: Array = np.log(np.maximum(squares / n - (total / n) ** 2, TINY)).astype(np.float32) / 2
-    return found if np.isfinite(found).all() else None
-
-
-@dataclass(frozen=True)
-class Domain:
-    """Mean and variance of the sharpness over the batches of a domain, (C,) each."""
-
-    batches: int = 0
-    mean: Array = field(default_factory=lambda: np.zeros(0, np.float32))
-    variance: Array = field(default_factory=lambda: np.zeros(0, np.float32))
-
-    def left_by(self, found: Array) -> bool:
-        """Whether a batch of such sharpness is of another domain."""
-        return self.batches >= LEAST and found.shape == self.mean.shape and self.distance(found) > FAR
-
-    def distance(self, found: Array) -> float:
-        """Return how many standard deviations it lies off."""
-        off = (found - self.mean) ** 2 / (self.variance * (1 + 1 / self.batches) + SPREAD**2)
-        return float(np.sqrt(off.mean()))
-
-    def with_batch(self, found: Array) -> Domain:
-        """Return the domain after one more batch; what lies more than LONGEST batches back is forgotten."""
-        if found.shape != self.mean.shape:
-            return Domain(1, found, np.zeros_like(found))
-        n = min(self.batches + 1, LONGEST)
-        apart = found - self.mean
-        mean: Array = self.mean + apart / np.float32(n)
-        squares: Array = self.variance * np.float32(max(n - 2, 0)) + apart * (found - mean)
-        return Domain(n, mean, squares / np.float32(max(n - 1, 1)))
-
-    def as_array(self) -> Array:
-        """Return all of it, (3, C)."""
-        return np.stack([np.full_like(self.mean, self.batches), self.mean, self.variance])
-
-    @staticmethod
-    def of(saved: Array) -> Domain:
-        """Return the domain from such an array."""
-        batches, mean, variance = saved
-        return Domain(int(batches[0]), mean, variance) if mean.size else Domain()
+    return sharpness_of(sums[0].double().cpu().numpy())

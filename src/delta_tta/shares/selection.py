@@ -5,62 +5,26 @@ each other answers from then on: those to an image and to its mirror image, and 
 (evidence.py). The first tells most on shuffled streams, both do on dependent ones. While no candidate is
 clearly ahead of the source, the source answers.
 
-Where a new domain begins (domain.py), the choice and the statistics of the stream begin anew.
+Where a new domain begins (rules/domain.py), the choice and the statistics of the stream begin anew.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ..engine.model import AdaptedModel
-from ..evidence import MEMORY, MEMORY_OF_ANSWERS, TEMPERATURES, Array, of_order, of_pairs, tempered, until_next
-from ..norms.anchored import SHARES, Anchored
+from ..evidence import TEMPERATURES, Array
+from ..norms.anchored import Anchored
 from ..postprocess.mirror import mirror_images
+from ..rules.domain import Domain
+from ..rules.shares import SHARES, Memory
 from ..settings import Settings
 from ..tensors import at_least_float32
-from .domain import Domain, sharpness
-
-PRIOR = 768.0
-"""Samples, spread evenly over the classes, that the mean answers start with. At the start of a dependent stream one
-class is in view. Then a source that is right says one thing, and a candidate with statistics of that class many. With
-512, the source was left on clean images of one class that filled the first three batches: 8 points lost, now 4."""
-PRIOR_OF_ORDER = 2.0
-"""The same for the order: with more, a source that fails and always says the same seems to know an order."""
-DOUBT = 5.0
-"""Nats by which a candidate must be ahead of the source before it answers. With none, one batch of a new class could
-lead away from a source that is right: 10 points lost over the first 384 samples of a clean dependent stream."""
-BATCH = 64
-"""Samples in a batch that moves the averages by 1 − α; smaller ones move them by less. Half as many are enough to be
-measured between two comparisons: it costs half."""
-
-
-def best_slot(evidence: Sequence[float], doubt: float = DOUBT) -> int:
-    """Return the candidate with the most evidence, or the source's 0 where none is ahead of it by more than `doubt`."""
-    best = int(np.argmax(evidence))
-    return best if evidence[best] > evidence[0] + doubt else 0
-
-
-@dataclass(frozen=True)
-class Memory:
-    """What was counted: by slot, but for the number of samples and of batches."""
-
-    slot: int = 0
-    batches: int = 0
-    due: int = 0
-    samples: float = 0.0
-    prior: float = PRIOR
-    evidence: tuple[float, ...] = (0.0,) * len(SHARES)
-    updates: tuple[int, ...] = (0,) * len(SHARES)
-    last: tuple[int, ...] = (0,) * len(SHARES)
-    domain: Domain = field(default_factory=Domain)
-    predictions: Array = field(default_factory=lambda: np.zeros((len(SHARES), len(TEMPERATURES), 0), np.float32))
+from .domain import sharpness
 
 
 class ShareSelector:
@@ -88,12 +52,12 @@ class ShareSelector:
             x: the batch.
             run: runs the model, without gradients, as the layers' slot says; the layers observe if told so.
         """
-        now = self._in_domain(x)
+        now, self._phase.anew = self.memory.with_sharpness(sharpness(x, self._phase.ranks))
         met = [now.slot]
         chosen = None
         size = self._size(x)
-        self._phase.half = now.batches < now.due and size >= BATCH / 2
-        if now.batches >= now.due:
+        self._phase.half = now.measures_half(size)
+        if now.compares:
             logits = [self._run(slot, lambda: run(x, True)) for slot in range(len(SHARES))]
             mirrored = mirror_images(x)
             others = None
@@ -102,16 +66,8 @@ class ShareSelector:
             now = self._compared(now, logits, others)
             chosen, met = logits[now.slot], list(range(len(SHARES)))
         self._phase.slot = now.slot
-        share = min(1.0, size / BATCH)
-        gap = [now.batches - last for last in now.last]
-        rates = [max(1 / (n + 1), 1 - self._alpha ** (share * (1 + g))) for n, g in zip(now.updates, gap, strict=True)]
-        self._phase.rates = tuple(rates)
-        self._next = replace(
-            now,
-            batches=now.batches + 1,
-            updates=tuple(n + (slot in met) for slot, n in enumerate(now.updates)),
-            last=tuple(now.batches + 1 if slot in met else n for slot, n in enumerate(now.last)),
-        )
+        self._phase.rates = now.rates(size, self._alpha)
+        self._next = now.after(met)
         return chosen
 
     def again(self) -> None:
@@ -140,41 +96,8 @@ class ShareSelector:
         self._phase.slot = slot
         return run()
 
-    def _in_domain(self, x: Tensor) -> Memory:
-        """Return what is remembered of the domain of this batch: nothing but the batch where a new one begins."""
-        now, found = self.memory, sharpness(x, self._phase.ranks)
-        self._phase.anew = found is not None and now.domain.left_by(found)
-        if found is None:
-            return now
-        if self._phase.anew:
-            return Memory(domain=Domain().with_batch(found))
-        return replace(now, domain=now.domain.with_batch(found))
-
     def _compared(self, now: Memory, logits: list[Tensor], mirrored: list[Tensor] | None) -> Memory:
-        found = [self._log_p(logits), [] if mirrored is None else self._log_p(mirrored)]
-        size, classes = found[0][0].shape
-        early = (now.batches + 1) * size < PRIOR / 2
-        due = now.batches + (1 if early else until_next(now.batches))
-        if not size or not all(np.isfinite(one.max(1)).all() for one in (*found[0], *found[1])):
-            return replace(now, due=due)
-        p, others = ([tempered(one) for one in answers] for answers in found)  # each (T, B, K)
-        keep, keep_answers = (math.exp(-size / memory) for memory in (MEMORY, MEMORY_OF_ANSWERS))
-        samples, prior = keep_answers * now.samples + size, keep_answers * now.prior
-        before = now.predictions if now.samples else np.zeros((len(p), len(TEMPERATURES), classes), np.float32)
-        predictions = keep_answers * before + np.stack([own.sum(1) for own in p])
-        q, q_of_order = ((predictions + n / classes) / (samples + n) for n in (prior, PRIOR_OF_ORDER))
-        evidence = [keep * old + of_order(*pair) for old, *pair in zip(now.evidence, p, q_of_order, strict=True)]
-        if others:
-            evidence = [old + of_pairs(*three) for old, *three in zip(evidence, p, others, q, strict=True)]
-        return replace(
-            now,
-            slot=best_slot(evidence),
-            due=due,
-            samples=samples,
-            prior=prior,
-            evidence=tuple(evidence),
-            predictions=predictions,
-        )
+        return now.compared(self._log_p(logits), None if mirrored is None else self._log_p(mirrored))
 
     def _log_p(self, logits: list[Tensor]) -> list[Array]:
         """Return the log-probabilities of the samples of all ranks."""

@@ -10,7 +10,7 @@ from all_methods import fitting
 from delta_tta import Guard
 from delta_tta.engine.step import Updater
 from delta_tta.guard import blank
-from delta_tta.norms.shift import Shift
+from delta_tta.rules.shift import Shift
 from nets import bright, channel_net, flatten, same, without_counts
 
 METHODS = ["tema", "tent+tema", "tent+delta", "ent-w+delta", "anchored", "tent+anchored", "tent+anchored+dot+sticky"]

@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from delta_tta.norms.layers import Phase, Tema
-from delta_tta.norms.shift import distance, shift_of, sums
+from delta_tta.norms.shift import shift_of, sums
+from delta_tta.rules.shift import distance
 from delta_tta.settings import Settings
 
 

@@ -10,7 +10,8 @@ import delta_tta
 from all_methods import assert_same_state, fitting, saved_and_loaded
 from delta_tta import MethodError
 from delta_tta.evidence import MEMORY_OF_ANSWERS, until_next
-from delta_tta.postprocess.mirror import PRIOR, mirror_weights
+from delta_tta.postprocess.mirror import mirror_weights
+from delta_tta.rules.mirror import PRIOR
 from nets import CLASSES, batches, conv_net
 
 

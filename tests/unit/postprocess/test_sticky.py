@@ -11,7 +11,8 @@ from all_methods import assert_same_state, fitting, saved_and_loaded
 from delta_tta import InputError, StateError
 from delta_tta.adapt import RECOMMENDED, WITHOUT_BATCH_NORM
 from delta_tta.evidence import MEMORY, STAYS, TEMPERATURES, forward_filters
-from delta_tta.postprocess.sticky import DOUBT, NEGLIGIBLE, PRIOR, STREAMS, Sticky, filtered_beliefs
+from delta_tta.postprocess.sticky import Sticky
+from delta_tta.rules.filters import DOUBT, NEGLIGIBLE, PRIOR, STREAMS, filtered_beliefs
 from nets import CLASSES, batches, bright, channel_net, conv_net, group_norm
 
 GRID = [(float(t), float(s)) for t in TEMPERATURES for s in STAYS]

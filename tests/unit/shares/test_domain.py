@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import delta_tta
-from delta_tta.shares.domain import LEAST, Domain, sharpness
+from delta_tta.rules.domain import LEAST, Domain
+from delta_tta.shares.domain import sharpness
 from nets import conv_net
 
 

@@ -10,7 +10,7 @@ import delta_tta
 from all_methods import assert_same_state, fitting, saved_and_loaded
 from delta_tta.evidence import LONGEST
 from delta_tta.norms.anchored import SHARES
-from delta_tta.shares.selection import BATCH, DOUBT, best_slot
+from delta_tta.rules.shares import BATCH, DOUBT, best_slot
 from nets import batches, bright, channel_net, conv_net, randomise_statistics, same, snapshot
 
 SLOTS = range(1, len(SHARES))

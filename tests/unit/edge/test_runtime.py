@@ -1,0 +1,279 @@
+"""Without torch the same answers: an edge model against the adapter, batch by batch."""
+
+import copy
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import delta_tta
+from delta_tta import DataError, InputError, MethodError, ModelError, SettingError, StateError
+from delta_tta.edge import EdgeModel, export
+from delta_tta.rules.domain import LEAST
+from nets import SharedNorm, batches, conv_net, flat_net, forget_statistics, group_norm, volume_net, with_blank
+
+SIZES = (1, 5, 12, 64, 200, 9, 8, 3, 33, 64, 2, 40)
+
+
+def made(folder, net, example, *arguments, **settings):
+    """The network on both sides."""
+    path = folder / "model.onnx"
+    export(net, example, path, *arguments, **settings)
+    return EdgeModel(path, threads=1), delta_tta.adapt(copy.deepcopy(net), *arguments, **settings)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A small network as the recommended method takes it."""
+    folder = tmp_path_factory.mktemp("exported")
+    made(folder, conv_net(), batches(1)[0])
+    return folder / "model.onnx"
+
+
+@pytest.fixture
+def both(exported):
+    """That network on both sides."""
+    return EdgeModel(exported, threads=1), delta_tta.adapt(conv_net())
+
+
+def drifting(sizes=SIZES, shape=(3, 8, 8)):
+    """A stream with two changes of domain: blurred and loud, and back."""
+    stream = [batches(1, size=size, shape=shape, seed=seed)[0] for seed, size in enumerate(sizes * 3)]
+    for place in range(len(sizes), 2 * len(sizes)):
+        stream[place] = 2 * nn.functional.avg_pool2d(stream[place], 3, 1, 1)
+    return stream
+
+
+def assert_same_answers(edge, adapter, images, **named):
+    """Answers, choices and refusals are the same at every batch; return the shares met."""
+    shares = set()
+    for x in images:
+        names = {key: value(len(x)) for key, value in named.items()}
+        expected = adapter(x, **names)
+        found = torch.from_numpy(edge(x.numpy(), **names))
+        assert torch.allclose(found.softmax(1), expected.softmax(1), atol=1e-4, equal_nan=True)
+        signals = adapter.signals
+        assert edge.skipped == signals.skipped
+        assert (edge.share, edge.refused, edge.step) == (signals.share or 0.0, signals.refused, signals.step)
+        assert edge.stays == pytest.approx(signals.stays or 0.0, abs=1e-4)
+        again = torch.from_numpy(edge.predict(x.numpy()))
+        assert torch.allclose(again.softmax(1), adapter.predict(x).softmax(1), atol=1e-4, equal_nan=True)
+        shares.add(edge.share)
+    return shares
+
+
+def test_it_answers_as_the_adapter_does(both):
+    edge, adapter = both
+    shares = assert_same_answers(edge, adapter, drifting())
+    assert edge.method == str(adapter.recipe)
+    assert len(shares) > 1  # the stream makes it choose
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("anchored", {"alpha": 0.8}),
+        ("anchored+mirror", {"update": "every"}),
+        ("anchored+sticky", {"filter": "causal", "guard": "off"}),
+        ("source+mirror+sticky", {}),
+    ],
+)
+def test_parts_of_the_method_and_settings(tmp_path, method, settings):
+    edge, adapter = made(tmp_path, conv_net(), batches(1)[0], method, **settings)
+    shares = assert_same_answers(edge, adapter, drifting())
+    assert len(shares) > 1 or method.startswith("source")
+
+
+def test_a_new_domain_begins_where_the_adapter_sees_one(both):
+    edge, adapter = both
+    stream = drifting((32,) * (LEAST + 4))
+    batches_of_domain = []
+    for x in stream:
+        adapter(x), edge(x.numpy())
+        own = edge._state.shares
+        assert own.batches == adapter._updater.shares.memory.batches
+        batches_of_domain.append(own.batches)
+    assert batches_of_domain.count(1) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("net", "shape"), [(flat_net, (6,)), (volume_net, (2, 5, 6, 6)), (lambda: conv_net(group_norm), (3, 8, 8))]
+)
+def test_other_networks(tmp_path, net, shape):
+    stream = batches(12, size=24, shape=shape)
+    edge, adapter = made(tmp_path, net(), stream[0])
+    assert_same_answers(edge, adapter, stream)
+
+
+def test_streams_are_kept_apart(both):
+    edge, adapter = both
+    assert_same_answers(edge, adapter, batches(6), stream=lambda size: [f"camera {n % 3}" for n in range(size)])
+
+
+def test_garbage_is_answered_and_not_learnt_from(both):
+    stream = with_blank(batches(9, size=16), 4)
+    stream[2] = stream[2] * 1e6
+    stream[6] = stream[6].clone()
+    stream[6][3] = float("nan")
+    edge, adapter = both
+    assert_same_answers(edge, adapter, stream)
+    assert edge.refused == 3
+
+
+def test_values_that_are_not_finite_are_refused_without_a_guard(tmp_path):
+    edge, _ = made(tmp_path, conv_net(), batches(1)[0], "anchored", guard="off")
+    with pytest.raises(InputError, match=r"samples \[1\] of the batch hold NaN"):
+        edge(np.where(np.arange(3)[:, None, None, None] == 1, np.nan, np.ones((3, 3, 8, 8))).astype(np.float32))
+    assert edge.step == 0
+
+
+def test_reset_and_a_saved_state_go_on_bit_for_bit(exported, tmp_path):
+    edge = EdgeModel(exported, threads=1)
+    stream = [x.numpy() for x in drifting()]
+    first = [edge(x) for x in stream]
+    edge.reset()
+    again = [edge(x) for x in stream[:20]]
+    edge.save(tmp_path / "state.npz")
+    resumed = EdgeModel(exported, threads=1)
+    resumed.load(tmp_path / "state.npz")
+    again += [resumed(x) for x in stream[20:]]
+    for one, other in zip(first, again, strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_predict_changes_nothing(exported):
+    edge = EdgeModel(exported, threads=1)
+    stream = [x.numpy() for x in batches(6)]
+    for x in stream:
+        edge(x)
+    before = edge._state.arrays()
+    assert np.array_equal(edge.predict(stream[0]), edge.predict(stream[0]))
+    after = edge._state.arrays()
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(before[key], after[key]) for key in before)
+
+
+def test_a_state_of_another_model_or_a_damaged_one_is_refused(exported, tmp_path):
+    edge = EdgeModel(exported, threads=1)
+    edge(batches(1)[0].numpy())
+    edge.save(tmp_path / "state.npz")
+    other, _ = made(tmp_path, conv_net(seed=1), batches(1)[0], "source+mirror+sticky")
+    with pytest.raises(StateError, match="was saved for another"):
+        other.load(tmp_path / "state.npz")
+    (tmp_path / "half.npz").write_bytes((tmp_path / "state.npz").read_bytes()[:500])
+    with pytest.raises(StateError, match="Expected a state saved by EdgeModel"):
+        edge.load(tmp_path / "half.npz")
+    assert edge.step == 1
+
+
+def test_a_bad_batch_says_what_was_expected(exported):
+    edge = EdgeModel(exported, threads=1)
+    for x in (np.zeros((2, 3, 9, 8), np.float32), np.zeros((2, 3, 8, 8)), np.zeros((0, 3, 8, 8), np.float32)):
+        with pytest.raises(InputError, match=r"Expected images of shape \('B', 3, 8, 8\) and type float32"):
+            edge(x)
+    with pytest.raises(InputError, match="Expected one `stream` for each of 2 samples, but got 1"):
+        edge(np.zeros((2, 3, 8, 8), np.float32), ["one"])
+    assert edge.step == 0
+
+
+def test_files_that_are_no_edge_models(tmp_path):
+    with pytest.raises(DataError, match="is missing"):
+        EdgeModel(tmp_path / "none.onnx")
+    (tmp_path / "text.onnx").write_text("text")
+    with pytest.raises(DataError, match="Expected an ONNX file"):
+        EdgeModel(tmp_path / "text.onnx")
+
+
+@pytest.mark.parametrize(
+    ("net", "arguments", "settings", "error", "says"),
+    [
+        (conv_net, ["tent+delta"], {}, MethodError, "without a loss"),
+        (conv_net, ["bn"], {}, MethodError, "without a loss"),
+        (conv_net, ["anchored+lame"], {}, MethodError, "but got 'anchored"),
+        (conv_net, [], {"background": True}, SettingError, "Expected `background` to be False"),
+        (conv_net, [], {"update": "window"}, SettingError, "'auto' or 'every', but got 'window'"),
+        (lambda: conv_net(group_norm), ["anchored"], {}, ModelError, "batch norm"),
+        (lambda: forget_statistics(conv_net()), ["anchored"], {}, ModelError, "none to be anchored to"),
+        (lambda: conv_net().double(), [], {}, ModelError, "in float32, but it has torch.float64"),
+        (lambda: delta_tta.adapt(conv_net()), [], {}, ModelError, "Expected a model, but got an adapter"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused(tmp_path, net, arguments, settings, error, says):
+    with pytest.raises(error, match=says):
+        export(net(), batches(1)[0], tmp_path / "model.onnx", *arguments, **settings)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_shared_norm_layer_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="once, but it ran 2, of which 1 differ"):
+        export(SharedNorm(), torch.randn(4, 6), tmp_path / "model.onnx")
+
+
+def test_the_model_stays_as_it_is(tmp_path):
+    net = conv_net().train()
+    before = copy.deepcopy(net.state_dict())
+    export(net, batches(1)[0], tmp_path / "model.onnx")
+    assert net.training
+    assert type(net[1]) is nn.BatchNorm2d
+    assert all(torch.equal(value, before[key]) for key, value in net.state_dict().items())
+
+
+WITHOUT_TORCH = """
+import sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+sys.meta_path.insert(0, NoTorch())
+import numpy as np
+from delta_tta.edge import EdgeModel
+model = EdgeModel(sys.argv[1], threads=1)
+for seed in range(3):
+    logits = model(np.random.default_rng(seed).normal(size=(16, 3, 8, 8)).astype(np.float32))
+model.save(sys.argv[2])
+np.save(sys.argv[3], logits)
+import delta_tta
+try:
+    delta_tta.adapt
+except ModuleNotFoundError as error:
+    print(error)
+assert not any(name.split(".")[0] == "torch" for name in sys.modules)
+"""
+
+
+@pytest.mark.slow
+def test_it_runs_without_torch(exported, tmp_path):
+    edge = EdgeModel(exported, threads=1)
+    files = [exported, tmp_path / "state.npz", tmp_path / "logits.npy"]
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH, *files], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "delta_tta.adapt needs PyTorch" in done.stdout
+    for seed in range(3):
+        logits = edge(np.random.default_rng(seed).normal(size=(16, 3, 8, 8)).astype(np.float32))
+    assert np.array_equal(np.load(files[2]), logits)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dependent", [False, True])
+def test_a_real_network_over_corrupted_images(tmp_path, dependent):
+    from delta_tta import data, models
+
+    named = models.load("resnet20-cifar10")
+    images = data.demo()
+    order = np.random.default_rng(0).permutation(len(images))[:832]
+    if dependent:
+        order = order[np.argsort(images.labels[order], kind="stable")]
+    stream = []
+    for corruption in ("motion_blur", "gaussian_noise"):
+        drifted = data.Corrupted(data.Subset(images, len(images)), corruption, 5)
+        stream += [named.normalisation(x) for x, _ in drifted.batches(list(order), 64)]
+    edge, adapter = made(tmp_path, named.model, stream[0])
+    assert len(assert_same_answers(edge, adapter, stream)) > 1
+    assert edge._state.shares.batches < len(stream)  # the second corruption is another domain
