@@ -4,7 +4,7 @@
 
 The domains are the validation corruptions and clean images, in one stream without a reset. First, in standard
 deviations, how far the sharpness of batches lies from the batches before it: the most within a domain, and the least at
-a change (`shares/domain.py`). Then class-mean accuracy in percent of Source, the paper's tent+delta, `adapt(model)`,
+a change (`rules/domain.py`). Then class-mean accuracy in percent of Source, the paper's tent+delta, `adapt(model)`,
 and `adapt(model)` that notices no change.
 """
 
@@ -22,9 +22,9 @@ from delta_tta.corruptions.constants import VALIDATION
 from delta_tta.experiments.cell import CLEAN, Cell
 from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import default_cache
+from delta_tta.rules import domain
 from delta_tta.rules.domain import Domain
-from delta_tta.shares import domain
-from delta_tta.shares.domain import sharpness
+from delta_tta.shares.sharpness import sharpness
 from delta_tta.streams import StreamSpec
 
 DOMAINS = (VALIDATION[0], CLEAN, *VALIDATION[1:])

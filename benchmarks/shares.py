@@ -26,7 +26,8 @@ from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import default_cache
 from delta_tta.metrics import class_mean_accuracy
 from delta_tta.norms.anchored import SHARES
-from delta_tta.rules.shares import DOUBT, PRIOR, PRIOR_OF_ORDER, best_slot
+from delta_tta.rules.answers import MeanAnswers
+from delta_tta.rules.shares import DOUBT, OWN, PRIOR, PRIOR_OF_ORDER, Memory, best_slot
 
 FIRST = 256
 Rule = Callable[[float, float, float, float], float]
@@ -43,10 +44,11 @@ RULES: dict[str, Rule] = {
 
 @dataclasses.dataclass(frozen=True)
 class Said:
-    """What the candidates said in one cell: log-probabilities by batch and candidate; and the labels."""
+    """What the candidates said in one cell: log-probabilities by batch and candidate; sharpness; and the labels."""
 
     answers: list[list[Array]]
     mirrored: list[list[Array]]
+    sharpness: list[Array | None]
     labels: Tensor
 
     def accuracy(self, chosen: Sequence[int]) -> tuple[float, float]:
@@ -58,15 +60,16 @@ class Said:
 
 def listen(lab: Lab, cell: Cell) -> Said:
     """Run all candidates on all batches."""
-    named, answers, mirrored, labels = lab.model(cell.place), [], [], []
+    named, answers, mirrored, sharp, labels = lab.model(cell.place), [], [], [], []
     adapter = delta_tta.adapt(named.model, "anchored", cell.place.preset)
     chooser = adapter._updater.shares
     assert chooser is not None
 
-    def note(own: list, others: list) -> object:
+    def note(now: Memory, own: list, others: list, sharpness: Array | None) -> Memory:
         answers.append(chooser._log_p(own))
         mirrored.append(chooser._log_p(others))
-        return dataclasses.replace(chooser.memory, due=chooser.memory.batches + 1)
+        sharp.append(sharpness)
+        return dataclasses.replace(now, due=now.batches + 1)
 
     chooser._compared = note  # type: ignore[method-assign, assignment]  # listens instead of choosing
     images = lab.images(cell.place, cell.corruptions[0], cell.severity)
@@ -76,30 +79,30 @@ def listen(lab: Lab, cell: Cell) -> Said:
             labels.append(y)
     finally:
         adapter.unload()
-    return Said(answers, mirrored, torch.cat(labels))
+    return Said(answers, mirrored, sharp, torch.cat(labels))
 
 
 def choose(said: Said, rule: Rule) -> list[int]:
     """Return the candidate that a rule chooses at each batch."""
-    slots, classes = len(SHARES), said.answers[0][0].shape[1]
-    sums, samples, prior, due, chosen = np.zeros((slots, 3)), 0.0, PRIOR, 0, []
-    total = [np.float32(0)] * slots
-    slot, lately = 0, 0.0
-    for batch, (answers, mirrored) in enumerate(zip(said.answers, said.mirrored, strict=True)):
+    slots = len(SHARES)
+    sums, prior, due, chosen = np.zeros((slots, 3)), PRIOR, 0, []
+    told, slot, lately = MeanAnswers(), 0, 0.0
+    for batch, (answers, mirrored, sharp) in enumerate(zip(said.answers, said.mirrored, said.sharpness, strict=True)):
         if batch >= due:
-            early = (batch + 1) * len(answers[0]) < PRIOR / 2
+            size = len(answers[0])
+            early = (batch + 1) * size < PRIOR / 2
             due = batch + (1 if early else until_next(batch))
-            keep, keep_answers = (math.exp(-len(answers[0]) / memory) for memory in (MEMORY, MEMORY_OF_ANSWERS))
-            samples, prior = keep_answers * samples + len(answers[0]), keep_answers * prior
-            lately = keep * lately + len(answers[0])
+            keep, keep_answers = (math.exp(-size / memory) for memory in (MEMORY, MEMORY_OF_ANSWERS))
+            prior, lately = keep_answers * prior, keep * lately + size
+            p, others = ([tempered(one) for one in of] for of in (answers, mirrored))
+            told, belongs = told.after(np.stack(p), sharp, keep_answers)
+            q, q_of_order = told.at(belongs, prior), told.at(belongs, PRIOR_OF_ORDER)
             scores = []
             for s in range(slots):
-                p, other = tempered(answers[s]), tempered(mirrored[s])
-                total[s] = keep_answers * total[s] + p.sum(1)
-                q, q_of_order = ((total[s] + n / classes) / (samples + n) for n in (prior, PRIOR_OF_ORDER))
-                sums[s] = keep * sums[s] + [of_order(p, q_of_order), of_pairs(p, other, q), entropy(p[0]).sum()]
+                found = of_order(p[s], q_of_order[s]), of_pairs(p[s], others[s], q[s]), entropy(p[s][0]).sum()
+                sums[s] = keep * sums[s] + found
                 order, mirror, h = sums[s] / lately
-                scores.append(rule(order, mirror, float(entropy(q[0])), h))
+                scores.append(rule(order, mirror, float(entropy(q[s][0].mean(0))), h))
             slot = best_slot(scores, DOUBT / lately)
         chosen.append(slot)
     return chosen
@@ -115,7 +118,7 @@ def main() -> None:
     """Run the command."""
     given = cell_options(__doc__, samples=640).parse_args()
     lab = Lab(default_cache())
-    fixed = [f"m = {m:g}" for m in SHARES]
+    fixed = [f"m = {m:g}{' of the batch' if slot == OWN else ''}" for slot, m in enumerate(SHARES)]
     print(f"| | {' | '.join([*fixed, *RULES])} |\n|{'---|' * (1 + len(fixed) + len(RULES))}")
     lost: dict[str, list[float]] = {name: [] for name in RULES}
     early: dict[str, list[float]] = {name: [] for name in RULES}

@@ -10,49 +10,57 @@ the plain accuracy of the first 256 samples.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 import delta_tta
 from cells import cell_of, cell_options, chosen_cells
+from delta_tta.evidence import Array
 from delta_tta.experiments.cell import Cell
 from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import default_cache
 from delta_tta.metrics import class_mean_accuracy
-from delta_tta.postprocess import sticky
+from delta_tta.postprocess.sticky import Sticky
+from delta_tta.rules.answers import MeanAnswers
+from delta_tta.shares.sharpness import sharpness_of_each
 
 FIRST = 256
 STARTS = ("8", "100", "K", "3 K")
 METHODS = ("source", "anchored+mirror")
 
 
-def answered(lab: Lab, cell: Cell, method: str) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the logits and labels of each batch."""
+def answered(lab: Lab, cell: Cell, method: str) -> Iterator[tuple[Tensor, Array | None, Tensor]]:
+    """Yield logits, sharpness and labels of each batch."""
     named = lab.model(cell.place)
     adapter = delta_tta.adapt(named.model, method, cell.place.preset)
-    images = lab.images(cell.place, cell.corruptions[0], cell.severity)
+    of = lab.images(cell.place, cell.corruptions[0], cell.severity)
     try:
-        for x, y in images.batches(list(lab.stream(cell)), cell.batch_size):
-            yield adapter(named.normalisation(x)), y
+        for x, y in of.batches(list(lab.stream(cell)), cell.batch_size):
+            images = named.normalisation(x)
+            yield adapter(images), sharpness_of_each(images), y
     finally:
         adapter.unload()
 
 
-def filtered(batches: list[Tensor], start: str) -> list[Tensor]:
-    """Filter the answers; `_with_prior` is told to begin with another number of samples."""
-    classes, original = batches[0].shape[1], sticky._with_prior
+def filtered(batches: Sequence[tuple[Tensor, Array | None]], start: str) -> list[Tensor]:
+    """Filter the answers; `MeanAnswers.at` is told to begin with another number of samples."""
+    classes, original = batches[0][0].shape[1], MeanAnswers.at
     samples = {"K": classes, "3 K": 3 * classes}.get(start) or float(start)
-    sticky._with_prior = lambda means, counts, prior: original(means, counts, samples if prior == classes else prior)
-    found, one = [], sticky.Sticky("smooth")
+
+    def at(own: MeanAnswers, belongs: Array, uniform: float) -> Array:
+        return original(own, belongs, samples if uniform == classes else uniform)
+
+    found, one = [], Sticky("smooth")
+    MeanAnswers.at = at  # type: ignore[method-assign]
     try:
-        for logits in batches:
-            answer, state = one.answer(logits)
+        for logits, sharpness in batches:
+            answer, state = one.answer(logits, None, sharpness)
             one.commit(state)
             found.append(answer)
     finally:
-        sticky._with_prior = original
+        MeanAnswers.at = original  # type: ignore[method-assign]
     return found
 
 
@@ -74,11 +82,12 @@ def main() -> None:
             continue
         for method in METHODS:
             cell = cell_of(network, corruption, stream, given.samples)
-            batches, targets = zip(*answered(lab, cell, method), strict=True)
+            batches, sharpness, targets = zip(*answered(lab, cell, method), strict=True)
             labels = torch.cat(targets)
             plain = scores(list(batches), labels)
+            heard = list(zip(batches, sharpness, strict=True))
             change = [
-                [new - old for new, old in zip(scores(filtered(list(batches), start), labels), plain, strict=True)]
+                [new - old for new, old in zip(scores(filtered(heard, start), labels), plain, strict=True)]
                 for start in STARTS
             ]
             changes.setdefault((method, network.classes), []).append([c for c, _ in change])

@@ -26,7 +26,6 @@ from .recipe import Recipe
 from .registry import COMPONENTS
 from .settings import Settings
 from .signals import Outcome, Signals
-from .tensors import at_least_float32
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -100,7 +99,7 @@ class Adapter(Stateful):
                 logits, update = self._updater.refuse(x, wrong)
             after = None
             if self._filter is not None:
-                logits, after = self._filtered(logits, streams)
+                logits, after = self._filter.over_ranks(x, logits, streams, self._updater.ranks)
             step, samples = self._signals.step + 1, self._signals.samples + len(x)
 
             def learn() -> None:
@@ -124,7 +123,9 @@ class Adapter(Stateful):
             x = checked(images, self._hooks.on, self.settings.sync)[0]
             streams = self._streams(stream, len(x))
             logits = self._updater.predict(x)
-            return logits if self._filter is None else self._filtered(logits, streams)[0]
+            if self._filter is not None:
+                logits, _ = self._filter.over_ranks(x, logits, streams, self._updater.ranks)
+            return logits
 
     @property
     def signals(self) -> Signals:
@@ -253,15 +254,6 @@ class Adapter(Stateful):
         if self.settings.sync:
             raise InputError("Expected no `stream` with sync=True: the ranks' shares of a batch are filtered as one.")
         return stream_names(stream, size)
-
-    def _filtered(self, logits: Tensor, streams: list[Hashable] | None) -> tuple[Tensor, Any]:
-        """Return the filtered answers, and the filter's state after them, over all ranks."""
-        assert self._filter is not None
-        ranks = self._updater.ranks
-        if ranks is None:
-            return self._filter.answer(logits, streams)
-        answers, after = self._filter.answer(ranks.join(at_least_float32(logits)))
-        return answers[ranks.share].to(logits.dtype), after
 
     def _restore_source(self) -> None:
         self._updater.reset()

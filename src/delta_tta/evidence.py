@@ -55,7 +55,7 @@ def of_order(p: Array, q: Array) -> float:
 
     Args:
         p: of the samples in the order of time, at each temperature, (T, B, K), as `tempered` returns them.
-        q: mean answers at each temperature, (T, K).
+        q: mean answers at each temperature, for all samples or for each, (T, K) or (T, B, K).
 
     Examples:
         >>> sure = 4 * np.eye(2, dtype=np.float32)  # logits of either class
@@ -63,8 +63,8 @@ def of_order(p: Array, q: Array) -> float:
         >>> [round(of_order(p, p.mean(1)), 1) for p in (runs, turns)]
         [5.2, -2.5]
     """
-    q = q[:, None]
-    _, z = forward_filters(likelihood(p, q), q, np.repeat(q, len(STAYS), 1))
+    q = q.reshape(len(q), -1, q.shape[-1])
+    _, z = forward_filters(likelihood(p, q), q, np.repeat(q[:, :1], len(STAYS), 1))
     return _mean_over_grid(np.log(z).sum(0))
 
 
@@ -74,7 +74,7 @@ def of_pairs(p: Array, other: Array, q: Array) -> float:
     Args:
         p: one answer to each sample, at each temperature, (T, B, K), as `tempered` returns them.
         other: the other.
-        q: mean answers at each temperature, (T, K).
+        q: mean answers at each temperature, for all samples or for each, (T, K) or (T, B, K).
 
     Examples:
         >>> sure = 4 * np.eye(2, dtype=np.float32)  # logits of either class
@@ -82,7 +82,7 @@ def of_pairs(p: Array, other: Array, q: Array) -> float:
         >>> [round(of_pairs(p, other, p.mean(1)), 1) for other in (alike, unlike)]
         [1.8, -1.8]
     """
-    alike = np.einsum("tbk,tbk->tb", likelihood(p, q[:, None]), other)
+    alike = np.einsum("tbk,tbk->tb", likelihood(p, q.reshape(len(q), -1, q.shape[-1])), other)
     return _mean_over_grid(np.log(1 + STAYS * (alike[..., None] - 1)).sum(1))
 
 

@@ -16,7 +16,7 @@ from torch import nn
 
 import delta_tta
 from delta_tta import InputError, StreamError, functional
-from delta_tta.evidence import STAYS, TEMPERATURES
+from delta_tta.evidence import MEMORY_OF_ANSWERS, STAYS, TEMPERATURES
 from delta_tta.functional import (
     Draws,
     anchored_statistics,
@@ -418,17 +418,18 @@ def test_the_component_is_the_mean_of_such_filters(mode):
     """Its answers over a few batches, built from the functions: the beliefs, and the evidence that weighs them."""
     sticky, classes, smooth = Sticky(mode), 4, mode == "smooth"
     rng, grid = np.random.default_rng(0), (len(TEMPERATURES), len(STAYS))
-    total, count, begins, evidence, changed = np.zeros((grid[0], classes)), 0, None, np.zeros(grid), 0.0
+    total, count, begins, evidence, changed = np.zeros((grid[0], classes)), 0.0, None, np.zeros(grid), 0.0
     for _ in range(5):
         labels = np.repeat(rng.integers(classes, size=2), 12)
         logits = (2 * np.eye(classes)[labels] + 1.5 * rng.standard_normal((24, classes))).astype(np.float32)
         p = tempered(logits)
-        seen = np.arange(1, 25)[None, :, None] + count
-        sums = total[:, None] + p.cumsum(1)
+        sums, seen = [], []
+        for part in [p] if smooth else np.split(p, 24, 1):  # all that came before fades, by 1/e over 2,000 samples
+            keep = math.exp(-part.shape[1] / MEMORY_OF_ANSWERS)
+            total, count = keep * total + part.sum(1), keep * count + part.shape[1]
+            sums.append(total), seen.append(count)
+        sums, seen = np.stack(sums, 1), np.array(seen)[None, :, None]
         q, q_answer = ((sums + n / classes) / (seen + n) for n in (PRIOR, classes if smooth else PRIOR))
-        total, count = total + p.sum(1), count + 24
-        if smooth:
-            q, q_answer = q[:, -1:], q_answer[:, -1:]
         start = np.repeat(q[:, :1], grid[1], 1).astype(np.float32) if begins is None else begins
         begins, z = forward_filters((p / q).astype(np.float32), q.astype(np.float32), start)
         after = []

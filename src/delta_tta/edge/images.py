@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from ..evidence import Array
-from ..rules.domain import every_nth_row, sharpness_of
+from ..rules.domain import every_nth_row
 from .network import Images
 
 
@@ -14,16 +15,14 @@ def mirror_images(x: Images) -> Images | None:
     return None if x.ndim < 4 else np.ascontiguousarray(x[..., ::-1])
 
 
-def sharpness(x: Images) -> Array | None:
-    """Return the sharpness of each channel of a batch, (C,); None where there is none to be had."""
+def differences(x: Images) -> npt.NDArray[np.float64] | None:
+    """Return mean and mean square of the second differences along the width, (B, C, 2); None without a width."""
     if x.ndim < 4 or x.shape[-1] < 3:
         return None
     pixels = x[..., :: every_nth_row(x.shape[-2]), :].astype(np.float32, copy=False)
-    bends = pixels[..., 2:] - 2 * pixels[..., 1:-1] + pixels[..., :-2]
-    bends = np.moveaxis(bends, 1, 0).reshape(x.shape[1], -1)  # (C, n)
+    bends = (pixels[..., 2:] - 2 * pixels[..., 1:-1] + pixels[..., :-2]).reshape(*x.shape[:2], -1)  # (B, C, n)
     with np.errstate(over="ignore", invalid="ignore"):
-        sums = [np.full(len(bends), bends.shape[1]), bends.sum(1), np.square(bends).sum(1)]
-        return sharpness_of(np.stack(sums).astype(np.float64))
+        return np.stack([bends.mean(2), np.square(bends).mean(2)], 2).astype(np.float64)
 
 
 def not_finite(x: Images) -> list[int]:

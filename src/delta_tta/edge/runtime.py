@@ -12,12 +12,13 @@ import numpy as np
 from ..errors import InputError, StateError
 from ..evidence import Array
 from ..rules import TRUSTED_SAMPLES
+from ..rules.domain import sharpness_of_batch, sharpness_of_samples
 from ..rules.filters import Beliefs, filtered, names_of, stays
-from ..rules.shares import SHARES, Memory
+from ..rules.shares import OWN, SHARES, Memory
 from ..signals import Reason, Skip
 from .averages import mixture, moved
 from .guard import EdgeGuard
-from .images import log_softmax, mirror_images, not_finite, sharpness
+from .images import differences, log_softmax, mirror_images, not_finite
 from .mirror import Agreement, averaged
 from .network import Images, Network, Run, Statistics
 from .state import State, load, save
@@ -100,7 +101,7 @@ class EdgeModel:
             logits, after, skipped = self._collected(x, before)
         else:
             logits, after, skipped = self._observed(x, before)
-        answers, beliefs = self._filtered(logits, names, before)
+        answers, beliefs = self._filtered(x, logits, names, before)
         bad = skipped is not None and skipped.reason is not Reason.COLLECTING
         refused = before.refused + (bad and after.refused == before.refused)
         self._state = replace(
@@ -113,7 +114,7 @@ class EdgeModel:
         """Return the logits of a batch with what was learnt so far, and learn nothing."""
         x, _ = self._checked(images)
         names = None if stream is None else names_of(stream, len(x))
-        return self._filtered(self._predicted(x, self._state), names, self._state)[0]
+        return self._filtered(x, self._predicted(x, self._state), names, self._state)[0]
 
     def _checked(self, images: Any) -> tuple[Images, Skip | None]:
         x = self.network.check(images)
@@ -124,11 +125,13 @@ class EdgeModel:
             raise InputError(f"Expected finite values, but samples {bad} of the batch hold NaN or infinity.")
         return np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0), Skip(Reason.NOT_FINITE, f"input, samples {bad}")
 
-    def _filtered(self, logits: Array, names: list[Hashable] | None, state: State) -> tuple[Array, Beliefs]:
+    def _filtered(self, x: Images, logits: Array, names: list[Hashable] | None, state: State) -> tuple[Array, Beliefs]:
         mode = self.network.about["filter"]
         if mode is None:
             return logits, state.beliefs
-        correction, beliefs = filtered(log_softmax(logits), state.beliefs, names, mode == "smooth")
+        found = differences(x)
+        sharpness = None if found is None else sharpness_of_samples(found)
+        correction, beliefs = filtered(log_softmax(logits), state.beliefs, names, mode == "smooth", sharpness)
         return logits + correction, beliefs
 
     def _predicted(self, x: Images, state: State) -> Array:
@@ -158,12 +161,14 @@ class EdgeModel:
             if not np.isfinite(np.exp(log_softmax(logits))).all():
                 return answer, before, Skip(Reason.NOT_FINITE, "prediction")
             return answer, replace(before, agreement=agreement), None
-        now, anew = before.shares.with_sharpness(sharpness(x))
+        found = differences(x)
+        now, anew = before.shares.with_sharpness(None if found is None else sharpness_of_batch(found))
         averages = None if anew else before.averages
         runs: dict[int, Run] = {}
         if now.compares:
             runs = {slot: self._run(x, slot, averages, 0 if slot else None) for slot in range(len(SHARES))}
-            now, met = self._compared(x, now, averages, runs), list(runs)
+            each = None if found is None else sharpness_of_samples(found)
+            now, met = self._compared(x, now, averages, runs, each), list(runs)
         else:
             first = len(x) // 2 if now.measures_half(len(x)) else 0
             runs[now.slot] = self._run(x, now.slot, averages, first if now.slot else None)
@@ -177,30 +182,32 @@ class EdgeModel:
         learnt = moved(averages, measured, now.rates(len(x), self._alpha))
         return answer, replace(before, shares=now.after(met), averages=learnt, agreement=agreement), None
 
-    def _compared(self, x: Images, now: Memory, averages: Statistics | None, runs: dict[int, Run]) -> Memory:
+    def _compared(
+        self, x: Images, now: Memory, averages: Statistics | None, runs: dict[int, Run], sharpness: Array | None
+    ) -> Memory:
         mirrored = mirror_images(x)
         others = None
         if mirrored is not None:
             others = [log_softmax(self._runner(slot, averages)(mirrored)) for slot in runs]
-        return now.compared([log_softmax(run.logits) for run in runs.values()], others)
+        return now.compared([log_softmax(run.logits) for run in runs.values()], others, sharpness)
 
     def _runner(self, slot: int, averages: Statistics | None, known: bool = False) -> Callable[[Images], Array]:
-        """Return what answers images with a slot; where its averages have not started, with the images' own.
+        """Return what answers images with a slot; where it has no averages yet, or needs none, with the images' own.
 
         Args:
             slot: the slot.
             averages: of all slots but the first.
             known: whether to answer with the source's instead there.
         """
-        starts = slot > 0 and averages is None and not known
-        return lambda images: self._run(images, slot, averages, 0 if starts else None).logits
+        own = slot > 0 and (averages is None or slot == OWN) and not known
+        return lambda images: self._run(images, slot, averages, 0 if own else None).logits
 
     def _run(self, x: Images, slot: int, averages: Statistics | None, first: int | None) -> Run:
         """Run the graph with the mixture of a slot, and measure the samples from `first` on."""
         source = self.network.source
         if slot == 0:
             return self.network.run(x, first=first)
-        if averages is None:
+        if averages is None or (slot == OWN and first is not None):
             share = np.float32(SHARES[slot])
             return self.network.run(x, ((1 - share) * source[0], (1 - share) * source[1]), float(share), first)
         return self.network.run(x, mixture(source, averages, slot), first=first)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ..errors import StateError
 from ..files import write_whole
+from ..rules.answers import MeanAnswers
 from ..rules.domain import Domain
 from ..rules.filters import Beliefs
 from ..rules.shares import SHARES, Memory
@@ -50,8 +51,8 @@ class State:
         m, b = self.shares, self.beliefs
         found: Arrays = {
             "counts": np.array([self.step, self.refused, m.slot, m.batches, m.due, *m.updates, *m.last]),
-            "sums": np.array([m.samples, m.prior, *m.evidence]),
-            "predictions": m.predictions,
+            "sums": np.array([m.prior, *m.evidence]),
+            **dict(zip(("answers", "levels"), m.answers.as_arrays(), strict=True)),
             "domain": m.domain.as_array(),
         }
         if self.averages is not None:
@@ -59,8 +60,9 @@ class State:
         if self.agreement is not None:
             a = self.agreement
             found |= {"agreed": a.agreed, "weighed": a.weighed, "mirrored": np.array([a.batches, a.left])}
-        if b.count:
-            found |= {"filter_mean": b.mean, "filter_count": np.array(b.count), "filter_evidence": b.evidence}
+        if b.answers.samples:
+            found |= dict(zip(("filter_answers", "filter_levels"), b.answers.as_arrays(), strict=True))
+            found["filter_evidence"] = b.evidence
             found["filter_streams"] = np.array(json.dumps(list(b.beliefs)))
             found["filter_beliefs"] = np.stack(list(b.beliefs.values()))
         if self.kept is not None:
@@ -72,10 +74,10 @@ class State:
         """Return the state from such arrays."""
         slots = len(SHARES)
         step, refused, slot, batches, due, *counts = arrays["counts"].tolist()
-        samples, prior, *evidence = arrays["sums"].tolist()
+        prior, *evidence = arrays["sums"].tolist()
         memory = Memory(
-            slot, batches, due, samples, prior, tuple(evidence), tuple(counts[:slots]), tuple(counts[slots:]),
-            Domain.of(arrays["domain"]), arrays["predictions"],
+            slot, batches, due, prior, tuple(evidence), tuple(counts[:slots]), tuple(counts[slots:]),
+            Domain.of(arrays["domain"]), MeanAnswers.of(arrays["answers"], arrays["levels"]),
         )  # fmt: skip
         averages = agreement = None
         beliefs = Beliefs()
@@ -83,11 +85,11 @@ class State:
             averages = arrays["mean"], arrays["std"]
         if "agreed" in arrays:
             agreement = Agreement(arrays["agreed"], arrays["weighed"], *arrays["mirrored"].tolist())
-        if "filter_count" in arrays:
+        if "filter_answers" in arrays:
             names = json.loads(str(arrays["filter_streams"]))
             own = dict(zip(names, arrays["filter_beliefs"], strict=True))
-            count = float(arrays["filter_count"])
-            beliefs = Beliefs(arrays["filter_mean"], count, arrays["filter_evidence"], own)
+            answers = MeanAnswers.of(arrays["filter_answers"], arrays["filter_levels"])
+            beliefs = Beliefs(answers, arrays["filter_evidence"], own)
         return State(memory, averages, agreement, beliefs, arrays.get("kept"), step, refused)
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..registry import component
-from ..rules.shares import SHARES
+from ..rules.shares import OWN, SHARES
 from ..settings import OURS, Settings
 from .layers import MovingAverage, Phase, Tail, batch_norm
 from .statistics import Observation
@@ -132,6 +132,8 @@ class Anchored(MovingAverage):
     def _mixture(self, slot: int, seen: Observation | None = None) -> tuple[Tensor, Tensor] | None:
         """Return μ and σ of a slot; where its averages have not started, from what is seen. None: the batch's own."""
         source, current = self.inherited(), None if self._phase.anew else self._current()
+        if slot == OWN and seen is not None:
+            current = None
         if slot == 0 or (current is None and seen is None):
             return source
         stream: tuple[Tensor, Tensor] = (

@@ -28,10 +28,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..distributed import Ranks
 from ..errors import InputError
-from ..evidence import STAYS, TEMPERATURES
+from ..evidence import STAYS, TEMPERATURES, Array
 from ..registry import Capabilities, component
+from ..rules.answers import MeanAnswers, fits
 from ..rules.filters import Beliefs, filtered, stays
+from ..shares.sharpness import sharpness_of_each
+from ..tensors import at_least_float32
 
 
 @component("sticky", "filter", "filter the answers over the stream: what was in view probably still is", part=True)
@@ -53,21 +57,35 @@ class Sticky(Capabilities):
         """How likely the class is thought to stay, 0 to 1."""
         return stays(self._state)
 
-    def answer(self, logits: Tensor, streams: Sequence[Hashable] | None = None) -> tuple[Tensor, Beliefs]:
+    def answer(
+        self, logits: Tensor, streams: Sequence[Hashable] | None = None, sharpness: Array | None = None
+    ) -> tuple[Tensor, Beliefs]:
         """Return the filtered logits, (B, K), and the state after this batch.
 
         Args:
             logits: (B, K), in the order of time.
             streams: of each sample, the stream (camera, video) it belongs to; None: all to one.
+            sharpness: of each sample, (B,); None where there is none to be had.
         """
         log_p = logits.detach().float().log_softmax(1).cpu().numpy()
-        if self._state.count and self._state.mean.shape[1] != log_p.shape[1]:
+        known = self._state.answers
+        if known.samples and known.sums.shape[-1] != log_p.shape[1]:
             raise InputError(
-                f"Expected logits over {self._state.mean.shape[1]} classes as before, but got {log_p.shape[1]}. "
+                f"Expected logits over {known.sums.shape[-1]} classes as before, but got {log_p.shape[1]}. "
                 "Call reset() before another task begins."
             )
-        correction, after = filtered(log_p, self._state, streams, self.mode == "smooth")
+        correction, after = filtered(log_p, self._state, streams, self.mode == "smooth", sharpness)
         return (logits + torch.from_numpy(correction).to(logits.device)).to(logits.dtype), after
+
+    def over_ranks(
+        self, x: Tensor, logits: Tensor, streams: Sequence[Hashable] | None, ranks: Ranks | None
+    ) -> tuple[Tensor, Beliefs]:
+        """Return the filtered logits of this rank's share of a batch, and the state after all of it."""
+        sharpness = sharpness_of_each(x, ranks)
+        if ranks is None:
+            return self.answer(logits, streams, sharpness)
+        answers, after = self.answer(ranks.join(at_least_float32(logits)), None, sharpness)
+        return answers[ranks.share].to(logits.dtype), after
 
     def commit(self, state: Beliefs) -> None:
         """Go on from what `answer` returned."""
@@ -76,12 +94,11 @@ class Sticky(Capabilities):
     def remembered(self) -> dict[str, Any]:
         """Return what must be saved: tensors, and the names of the streams as text or numbers."""
         state = self._state
-        if not state.count:
+        if not state.answers.samples:
             return {}
         names = list(state.beliefs)
         return {
-            "mean": torch.from_numpy(state.mean.copy()),
-            "count": state.count,
+            **dict(zip(("answers", "levels"), map(torch.from_numpy, state.answers.as_arrays()), strict=True)),
             "evidence": torch.from_numpy(state.evidence.copy()),
             "streams": names,
             "beliefs": torch.from_numpy(np.stack([state.beliefs[name] for name in names])),
@@ -91,11 +108,11 @@ class Sticky(Capabilities):
         """Whether a filter over so many classes may have remembered this; None: it answered, and nothing was learnt."""
         if not memory:
             return True
-        classes = memory["mean"].shape[-1] if classes is None else classes
+        classes = memory["answers"].shape[-1] if classes is None else classes
         grid = (len(TEMPERATURES), len(STAYS))
         return (
-            memory.keys() == {"mean", "count", "evidence", "streams", "beliefs"}
-            and memory["mean"].shape == (grid[0], classes)
+            memory.keys() == {"answers", "levels", "evidence", "streams", "beliefs"}
+            and fits(memory["answers"].shape, memory["levels"].shape, grid[:1], classes)
             and memory["evidence"].shape == grid
             and memory["beliefs"].shape == (len(memory["streams"]), *grid, classes)
         )
@@ -106,8 +123,7 @@ class Sticky(Capabilities):
         if memory:
             beliefs = memory["beliefs"].float().cpu().numpy()
             self._state = Beliefs(
-                memory["mean"].float().cpu().numpy(),
-                float(memory["count"]),
+                MeanAnswers.of(*(memory[name].float().cpu().numpy() for name in ("answers", "levels"))),
                 memory["evidence"].float().cpu().numpy(),
                 dict(zip(memory["streams"], beliefs, strict=True)),
             )

@@ -32,16 +32,26 @@ def every_nth_row(height: int) -> int:
     return max(1, height // ROWS)
 
 
-def sharpness_of(sums: npt.NDArray[Any]) -> Array | None:
+def sharpness_of_batch(moments: npt.NDArray[Any]) -> Array | None:
     """Return the sharpness of each channel, (C,); None where it is not finite.
 
     Args:
-        sums: number, sum and sum of squares of the differences, in float64, (3, C).
+        moments: mean and mean square of the differences, of each sample and channel, in float64, (B, C, 2).
     """
-    n, total, squares = sums
-    with np.errstate(invalid="ignore"):  # of values so large that their squares are infinite
-        found: Array = np.log(np.maximum(squares / n - (total / n) ** 2, TINY)).astype(np.float32) / 2
-    return found if np.isfinite(found).all() else None
+    found = _logarithm(moments.mean(0)) if len(moments) else np.full(0, np.nan, np.float32)
+    return found if len(found) and np.isfinite(found).all() else None
+
+
+def sharpness_of_samples(moments: npt.NDArray[Any]) -> Array:
+    """Return the sharpness of each sample over all its channels, (B,), from the same moments."""
+    return _logarithm(moments.mean(1))
+
+
+def _logarithm(moments: npt.NDArray[Any]) -> Array:
+    """Return the logarithm of the standard deviation."""
+    with np.errstate(invalid="ignore", over="ignore"):  # of values so large that their squares are infinite
+        found: Array = np.log(np.maximum(moments[..., 1] - moments[..., 0] ** 2, TINY)).astype(np.float32) / 2
+    return found
 
 
 @dataclass(frozen=True)

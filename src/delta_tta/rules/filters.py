@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..evidence import (
     likelihood,
     tempered,
 )
+from .answers import MeanAnswers
 
 DOUBT = 10.0
 """Nats that the stream must say for s > 0 before answers change: below it chance is at work on weak networks."""
@@ -31,7 +33,9 @@ STREAMS = 256
 NEGLIGIBLE = 1e-4
 
 
-def filtered(log_p: Array, before: Beliefs, names: Sequence[Hashable] | None, smooth: bool) -> tuple[Array, Beliefs]:
+def filtered(
+    log_p: Array, before: Beliefs, names: Sequence[Hashable] | None, smooth: bool, sharpness: Array | None = None
+) -> tuple[Array, Beliefs]:
     """Return what is to be added to the log-probabilities, (B, K), and the beliefs after this batch.
 
     Args:
@@ -39,6 +43,7 @@ def filtered(log_p: Array, before: Beliefs, names: Sequence[Hashable] | None, sm
         before: the beliefs before it, which stay as they are.
         names: of each sample, the stream it belongs to; None: all to one.
         smooth: whether the answer to a sample also uses those behind it in its batch.
+        sharpness: of each sample, (B,); None where there is none to be had.
     """
     correction = np.zeros_like(log_p)
     rows = np.flatnonzero(np.isfinite(log_p.max(1))).tolist()  # what is not finite tells nothing
@@ -46,14 +51,12 @@ def filtered(log_p: Array, before: Beliefs, names: Sequence[Hashable] | None, sm
         return correction, before
     names = [None] * len(log_p) if names is None else names
     p = tempered(log_p[rows])
-    state, means, counts = before.following(p, not smooth)
-    q = with_prior(means, counts, PRIOR)  # (T, 1 or B, K)
-    q_smooth = with_prior(means, counts, p.shape[2]) if smooth else q
+    state, q, q_smooth = before.following(p, None if sharpness is None else sharpness[rows], smooth)
     ratio = likelihood(p, q)
     answers = p[0].copy()
     for name in dict.fromkeys(names[row] for row in rows):
         own = [place for place, row in enumerate(rows) if names[row] == name]
-        q_own, q_answer = (q, q_smooth) if smooth else (q[:, own], q[:, own])
+        q_own, q_answer = q[:, own], q_smooth[:, own]
         last = state.beliefs.pop(name, None)
         start = np.repeat(q_own[:, :1], len(STAYS), 1) if last is None else last
         belief, z = forward_filters(ratio[:, own], q_own, start)
@@ -93,43 +96,37 @@ def names_of(stream: object, size: int) -> list[Hashable]:
 def stays(beliefs: Beliefs) -> float:
     """Return how likely the class is thought to stay, 0 to 1."""
     weights = weights_of(beliefs.evidence[None])[0, 1:]
-    return float(weights.reshape(-1, len(STAYS)).sum(0) @ STAYS) if beliefs.count else 0.0
+    return float(weights.reshape(-1, len(STAYS)).sum(0) @ STAYS) if beliefs.answers.samples else 0.0
 
 
 class Beliefs:
-    """The mean answer by temperature, (T, K); evidence of each filter, (T, S); belief by stream, (T, S, K)."""
+    """The mean answers by temperature; evidence of each filter, (T, S); belief by stream, (T, S, K)."""
 
     def __init__(
         self,
-        mean: Array | None = None,
-        count: float = 0.0,
+        answers: MeanAnswers | None = None,
         evidence: Array | None = None,
         beliefs: dict[Hashable, Array] | None = None,
     ) -> None:
-        self.mean = np.empty((0, 0), np.float32) if mean is None else mean
-        self.count = count
+        self.answers = MeanAnswers() if answers is None else answers
         self.evidence = np.zeros((len(TEMPERATURES), len(STAYS)), np.float32) if evidence is None else evidence
         self.beliefs = {} if beliefs is None else beliefs
 
-    def following(self, p: Array, each: bool) -> tuple[Beliefs, Array, Array]:
-        """Return a copy that has met these predictions, (T, B, K), and its means and counts: after each, or at last."""
-        temperatures, size, classes = p.shape
-        count, mean = self.count, self.mean if self.count else np.zeros((temperatures, classes), np.float32)
-        parts = [p[:, t : t + 1] for t in range(size)] if each else [p]
-        means, counts = np.empty((temperatures, len(parts), classes), np.float32), np.empty(len(parts), np.float32)
-        for place, part in enumerate(parts):
-            count = min(count + part.shape[1], float(MEMORY_OF_ANSWERS))
-            share = np.float32(min(1.0, part.shape[1] / count))
-            mean = means[:, place] = (1 - share) * mean + share * part.mean(1)
-            counts[place] = count
-        return Beliefs(mean, count, self.evidence.copy(), dict(self.beliefs)), means, counts
+    def following(self, p: Array, sharpness: Array | None, smooth: bool) -> tuple[Beliefs, Array, Array]:
+        """Return a copy that has met these predictions, (T, B, K), and q at each: of the evidence and of the answers.
 
-
-def with_prior(means: Array, counts: Array, prior: float) -> Array:
-    """Return the means, (T, n, K), as if `prior` samples, spread evenly over the classes, had been met before."""
-    counts = counts[:, None]
-    q: Array = (counts * means + np.float32(prior / means.shape[2])) / (counts + np.float32(prior))
-    return q
+        Smooth answers know the whole batch, others what has come so far.
+        """
+        after, size = self.answers.around(sharpness), p.shape[1]
+        parts = [slice(size)] if smooth else [slice(t, t + 1) for t in range(size)]
+        q, q_of_answers = np.empty_like(p), np.empty_like(p)
+        for part in parts:
+            own = p[:, part]
+            keep = math.exp(-own.shape[1] / MEMORY_OF_ANSWERS)
+            after, belongs = after.after(own, None if sharpness is None else sharpness[part], keep)
+            q[:, part] = after.at(belongs, PRIOR)
+            q_of_answers[:, part] = after.at(belongs, p.shape[2]) if smooth else q[:, part]
+        return Beliefs(after, self.evidence.copy(), dict(self.beliefs)), q, q_of_answers
 
 
 def filtered_beliefs(ratio: Array, q: Array, start: Array, stay: Array, smooth: bool) -> Array:

@@ -11,11 +11,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..evidence import MEMORY, MEMORY_OF_ANSWERS, TEMPERATURES, Array, of_order, of_pairs, tempered, until_next
+from ..evidence import MEMORY, MEMORY_OF_ANSWERS, Array, of_order, of_pairs, tempered, until_next
+from .answers import MeanAnswers
 from .domain import Domain
 
-SHARES = (0.0, 0.25, 0.5, 0.75)
+SHARES = (0.0, 0.25, 0.5, 0.75, 0.75)
 """m of each slot; the first is the source itself and has no averages."""
+OWN = 4
+"""The slot that mixes the source with the batch's own statistics: where the domain changes every few batches, averages
+are of domains that are gone."""
 PRIOR = 768.0
 """Samples, spread evenly over the classes, that the mean answers start with. At the start of a dependent stream one
 class is in view. Then a source that is right says one thing, and a candidate with statistics of that class many. With
@@ -43,13 +47,12 @@ class Memory:
     slot: int = 0
     batches: int = 0
     due: int = 0
-    samples: float = 0.0
     prior: float = PRIOR
     evidence: tuple[float, ...] = (0.0,) * len(SHARES)
     updates: tuple[int, ...] = (0,) * len(SHARES)
     last: tuple[int, ...] = (0,) * len(SHARES)
     domain: Domain = field(default_factory=Domain)
-    predictions: Array = field(default_factory=lambda: np.zeros((len(SHARES), len(TEMPERATURES), 0), np.float32))
+    answers: MeanAnswers = field(default_factory=MeanAnswers)
 
     def with_sharpness(self, found: Array | None) -> tuple[Memory, bool]:
         """Return what is remembered of the domain of a batch, and whether a new one begins with it.
@@ -70,27 +73,27 @@ class Memory:
 
     def measures_half(self, size: float) -> bool:
         """Whether half of a batch of so many samples is enough to be measured."""
-        return not self.compares and size >= BATCH / 2
+        return not self.compares and self.slot != OWN and size >= BATCH / 2
 
-    def compared(self, log_p: Sequence[Array], mirrored: Sequence[Array] | None) -> Memory:
+    def compared(self, log_p: Sequence[Array], mirrored: Sequence[Array] | None, sharpness: Array | None) -> Memory:
         """Return the memory with the best slot.
 
         Args:
             log_p: of each candidate, (B, K).
             mirrored: for the mirror images; None if there are none.
+            sharpness: of each sample, (B,); None if there is none.
         """
         found = [log_p, [] if mirrored is None else mirrored]
-        size, classes = log_p[0].shape
+        size = len(log_p[0])
         early = (self.batches + 1) * size < PRIOR / 2
         due = self.batches + (1 if early else until_next(self.batches))
         if not size or not all(np.isfinite(one.max(1)).all() for one in (*found[0], *found[1])):
             return replace(self, due=due)
         p, others = ([tempered(one) for one in answers] for answers in found)  # each (T, B, K)
         keep, keep_answers = (math.exp(-size / memory) for memory in (MEMORY, MEMORY_OF_ANSWERS))
-        samples, prior = keep_answers * self.samples + size, keep_answers * self.prior
-        before = self.predictions if self.samples else np.zeros((len(p), len(TEMPERATURES), classes), np.float32)
-        predictions = keep_answers * before + np.stack([own.sum(1) for own in p])
-        q, q_of_order = ((predictions + n / classes) / (samples + n) for n in (prior, PRIOR_OF_ORDER))
+        prior = keep_answers * self.prior
+        answers, belongs = self.answers.after(np.stack(p), sharpness, keep_answers)
+        q, q_of_order = answers.at(belongs, prior), answers.at(belongs, PRIOR_OF_ORDER)
         evidence = [keep * old + of_order(*pair) for old, *pair in zip(self.evidence, p, q_of_order, strict=True)]
         if others:
             evidence = [old + of_pairs(*three) for old, *three in zip(evidence, p, others, q, strict=True)]
@@ -98,10 +101,9 @@ class Memory:
             self,
             slot=best_slot(evidence),
             due=due,
-            samples=samples,
             prior=prior,
             evidence=tuple(evidence),
-            predictions=predictions,
+            answers=answers,
         )
 
     def rates(self, size: float, alpha: float) -> tuple[float, ...]:

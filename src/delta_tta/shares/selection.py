@@ -20,11 +20,12 @@ from ..engine.model import AdaptedModel
 from ..evidence import TEMPERATURES, Array
 from ..norms.anchored import Anchored
 from ..postprocess.mirror import mirror_images
-from ..rules.domain import Domain
+from ..rules.answers import MeanAnswers, fits
+from ..rules.domain import Domain, sharpness_of_batch, sharpness_of_samples
 from ..rules.shares import SHARES, Memory
 from ..settings import Settings
 from ..tensors import at_least_float32
-from .domain import sharpness
+from .sharpness import differences
 
 
 class ShareSelector:
@@ -52,7 +53,8 @@ class ShareSelector:
             x: the batch.
             run: runs the model, without gradients, as the layers' slot says; the layers observe if told so.
         """
-        now, self._phase.anew = self.memory.with_sharpness(sharpness(x, self._phase.ranks))
+        found = differences(x, self._phase.ranks)
+        now, self._phase.anew = self.memory.with_sharpness(None if found is None else sharpness_of_batch(found))
         met = [now.slot]
         chosen = None
         size = self._size(x)
@@ -63,7 +65,7 @@ class ShareSelector:
             others = None
             if mirrored is not None:
                 others = [self._run(slot, lambda: run(mirrored, False)) for slot in range(len(SHARES))]
-            now = self._compared(now, logits, others)
+            now = self._compared(now, logits, others, None if found is None else sharpness_of_samples(found))
             chosen, met = logits[now.slot], list(range(len(SHARES)))
         self._phase.slot = now.slot
         self._phase.rates = now.rates(size, self._alpha)
@@ -96,8 +98,10 @@ class ShareSelector:
         self._phase.slot = slot
         return run()
 
-    def _compared(self, now: Memory, logits: list[Tensor], mirrored: list[Tensor] | None) -> Memory:
-        return now.compared(self._log_p(logits), None if mirrored is None else self._log_p(mirrored))
+    def _compared(
+        self, now: Memory, logits: list[Tensor], mirrored: list[Tensor] | None, sharpness: Array | None
+    ) -> Memory:
+        return now.compared(self._log_p(logits), None if mirrored is None else self._log_p(mirrored), sharpness)
 
     def _log_p(self, logits: list[Tensor]) -> list[Array]:
         """Return the log-probabilities of the samples of all ranks."""
@@ -112,8 +116,8 @@ class ShareSelector:
             return {}
         return {
             "counts": [m.slot, m.batches, m.due, *m.updates, *m.last],
-            "sums": torch.tensor([m.samples, m.prior, *m.evidence], dtype=torch.float64),
-            "predictions": torch.from_numpy(m.predictions.copy()),
+            "sums": torch.tensor([m.prior, *m.evidence], dtype=torch.float64),
+            **dict(zip(("answers", "levels"), map(torch.from_numpy, m.answers.as_arrays()), strict=True)),
             "domain": torch.from_numpy(m.domain.as_array()),
         }
 
@@ -123,13 +127,13 @@ class ShareSelector:
             return True
         slots = len(SHARES)
         return (
-            saved.keys() == {"counts", "sums", "predictions", "domain"}
+            saved.keys() == {"counts", "sums", "answers", "levels", "domain"}
             and len(saved["counts"]) == 3 + 2 * slots
             and all(isinstance(n, int) and n >= 0 for n in saved["counts"])
             and saved["counts"][0] < slots
-            and saved["sums"].shape == (2 + slots,)
+            and saved["sums"].shape == (1 + slots,)
             and len(saved["domain"]) == 3
-            and saved["predictions"].shape in ((slots, len(TEMPERATURES), classes), (slots, len(TEMPERATURES), 0))
+            and fits(saved["answers"].shape, saved["levels"].shape, (slots, len(TEMPERATURES)), classes)
         )
 
     def recall(self, saved: Mapping[str, Any]) -> None:
@@ -138,10 +142,10 @@ class ShareSelector:
         if saved:
             slots = len(SHARES)
             slot, batches, due, *counts = saved["counts"]
-            samples, prior, *evidence = saved["sums"].tolist()
+            prior, *evidence = saved["sums"].tolist()
             self.memory = Memory(
-                slot, batches, due, samples, prior, tuple(evidence),
+                slot, batches, due, prior, tuple(evidence),
                 tuple(counts[:slots]), tuple(counts[slots:]), Domain.of(saved["domain"].float().cpu().numpy()),
-                saved["predictions"].float().cpu().numpy(),
+                MeanAnswers.of(*(saved[name].float().cpu().numpy() for name in ("answers", "levels"))),
             )  # fmt: skip
             self.settle()

@@ -3,6 +3,7 @@
 import copy
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,19 @@ import delta_tta
 from delta_tta import DataError, InputError, MethodError, ModelError, SettingError, StateError
 from delta_tta.edge import EdgeModel, export
 from delta_tta.rules.domain import LEAST
-from nets import SharedNorm, batches, conv_net, flat_net, forget_statistics, group_norm, volume_net, with_blank
+from delta_tta.rules.shares import SHARES
+from nets import (
+    SharedNorm,
+    batches,
+    bright,
+    channel_net,
+    conv_net,
+    flat_net,
+    forget_statistics,
+    group_norm,
+    volume_net,
+    with_blank,
+)
 
 SIZES = (1, 5, 12, 64, 200, 9, 8, 3, 33, 64, 2, 40)
 
@@ -67,9 +80,30 @@ def assert_same_answers(edge, adapter, images, **named):
 
 def test_it_answers_as_the_adapter_does(both):
     edge, adapter = both
-    shares = assert_same_answers(edge, adapter, drifting())
+    assert_same_answers(edge, adapter, drifting())
     assert edge.method == str(adapter.recipe)
-    assert len(shares) > 1  # the stream makes it choose
+
+
+def test_it_leaves_the_source_as_the_adapter_does(tmp_path):
+    """Images of which the source always says the last class."""
+    stream = []
+    for seed in range(12):
+        labels = torch.randint(10, (64,), generator=torch.Generator().manual_seed(seed))
+        stream.append(bright(labels, seed=seed))
+        stream[-1][:, -1] += 2
+    edge, adapter = made(tmp_path, channel_net(), stream[0])
+    assert len(assert_same_answers(edge, adapter, stream)) > 1
+
+
+@pytest.mark.parametrize("slot", range(len(SHARES)))
+def test_it_answers_as_the_adapter_does_with_each_slot(both, slot):
+    edge, adapter = both
+    assert_same_answers(edge, adapter, drifting((64, 64)))
+    chooser = adapter._updater.shares
+    chooser.memory = replace(chooser.memory, slot=slot, due=1000)  # it answers from now on
+    chooser.settle()
+    edge._state = replace(edge._state, shares=replace(edge._state.shares, slot=slot, due=1000))
+    assert assert_same_answers(edge, adapter, drifting((64, 12, 40, 3))) == {SHARES[slot]}
 
 
 @pytest.mark.slow

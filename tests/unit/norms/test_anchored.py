@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 from all_methods import assert_same_state
-from delta_tta.norms.anchored import SHARES, Anchored
+from delta_tta.norms.anchored import Anchored
 from delta_tta.norms.layers import Phase, Tbr
+from delta_tta.rules.shares import OWN, SHARES
 from delta_tta.settings import Settings
 from nets import randomise_statistics
 
@@ -33,12 +34,13 @@ def anchored(layer, slot=0, started=True):
     return made, phase
 
 
-def mixed(made, layer, slot):
-    """μ and σ, written out."""
-    m = SHARES[slot]
-    mean = (1 - m) * layer.running_mean + m * made.mean[slot - 1]
-    std = (1 - m) * (layer.running_var + layer.eps).sqrt() + m * made.std[slot - 1]
-    return mean, std
+def mixed(made, layer, slot, x=None):
+    """μ and σ, written out; those of the batch x for the slot that uses a batch's own."""
+    m, mean, std = SHARES[slot], made.mean[slot - 1], made.std[slot - 1]
+    if slot == OWN and x is not None:
+        mean, std = x.mean((0, 2, 3)), (x.var((0, 2, 3), correction=0) + layer.eps).sqrt()
+    source_std = (layer.running_var + layer.eps).sqrt()
+    return (1 - m) * layer.running_mean + m * mean, (1 - m) * source_std + m * std
 
 
 def images(seed=0, size=SIZE):
@@ -52,7 +54,7 @@ def test_its_value_is_that_of_a_plain_layer_with_mixed_statistics(slot, phase):
     made, state = anchored(layer, slot)
     state.now = phase
     plain = copy.deepcopy(layer)
-    mean, std = mixed(made, layer, slot)
+    mean, std = mixed(made, layer, slot, None if phase == "frozen" else x)
     plain.running_mean, plain.running_var = mean, std**2 - layer.eps
     with torch.no_grad():
         assert torch.allclose(made(x), plain(x), atol=1e-12)
@@ -64,7 +66,7 @@ def test_its_gradient_is_tbrs(slot):
     layer, g = source(), images(1)
     made, phase = anchored(layer, slot)
     tbr = Tbr(copy.deepcopy(layer), None, Settings(), phase)
-    tbr.mean, tbr.std = mixed(made, layer, slot)
+    tbr.mean, tbr.std = mixed(made, layer, slot, images())
     gradients = []
     for norm in (made, tbr):
         x = images().requires_grad_()

@@ -1,6 +1,7 @@
 """The filter over the stream: against a plain hidden Markov model, and what it promises."""
 
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ import delta_tta
 from all_methods import assert_same_state, fitting, saved_and_loaded
 from delta_tta import InputError, StateError
 from delta_tta.adapt import RECOMMENDED, WITHOUT_BATCH_NORM
-from delta_tta.evidence import MEMORY, STAYS, TEMPERATURES, forward_filters
+from delta_tta.evidence import MEMORY, MEMORY_OF_ANSWERS, STAYS, TEMPERATURES, forward_filters
 from delta_tta.postprocess.sticky import Sticky
+from delta_tta.rules.answers import LEVELS, WIDTH
 from delta_tta.rules.filters import DOUBT, NEGLIGIBLE, PRIOR, STREAMS, filtered_beliefs
 from nets import CLASSES, batches, bright, channel_net, conv_net, group_norm
 
@@ -35,30 +37,47 @@ def walk(likelihoods, q, stay, start):
     return torch.stack(forward), both / both.sum(1, keepdim=True), log_z
 
 
+def place(sharpness, middle):
+    return min(max((sharpness - middle) / WIDTH + LEVELS // 2, 0), LEVELS - 1)
+
+
 class Plain:
     """The same filters, one by one and in float64."""
 
     def __init__(self, mode):
-        self.mode, self.sum, self.count = mode, {}, 0
+        self.mode, self.known, self.middle = mode, [], None  # a weight, a sharpness and a sample's answers each
         self.beliefs, self.evidence = {}, dict.fromkeys(GRID, 0.0)
 
-    def answer(self, logits, names):
+    def mean(self, t, sharpness, uniform, classes):
+        """The mean answer to images as sharp as that: of the two levels next to it."""
+        answers = [(weight, place(at, self.middle), own[t]) for weight, at, own in self.known]
+        total = sum(weight for weight, _, _ in answers)
+        of_all = sum(weight * p for weight, _, p in answers) / total
+        found = 0
+        for level in range(LEVELS):
+            near = [(weight * max(0, 1 - abs(at - level)), p) for weight, at, p in answers]
+            own = (sum(weight * p for weight, p in near) + 32 * of_all) / (sum(weight for weight, _ in near) + 32)
+            found = found + max(0, 1 - abs(place(sharpness, self.middle) - level)) * own
+        return (total * found + uniform / classes) / (total + uniform)
+
+    def answer(self, logits, names, sharpness=None):
         """Return probabilities."""
         size, classes = logits.shape
+        sharpness = [0.0] * size if sharpness is None else sharpness
+        self.middle = statistics.median(sharpness) if self.middle is None else self.middle
         p = {float(t): (logits.double() / float(t)).softmax(1) for t in TEMPERATURES}
-        q, q_of_answers = {}, {}  # at each sample
-        for t, own in p.items():
-            before = self.sum.get(t, torch.zeros(classes, dtype=torch.float64))
-            for found, prior in ((q, PRIOR), (q_of_answers, classes if self.mode == "smooth" else PRIOR)):
-                each = torch.stack(
-                    [
-                        (before + own[: i + 1].sum(0) + prior / classes) / (self.count + i + 1 + prior)
-                        for i in range(size)
-                    ]
-                )
-                found[t] = each if self.mode == "causal" else each[-1:].expand(size, classes)
-            self.sum[t] = before + own.sum(0)
-        self.count += size
+        q, q_of_answers = ({t: [] for t in p} for _ in range(2))  # at each sample
+        together = size if self.mode == "smooth" else 1
+        for start in range(0, size, together):
+            keep = math.exp(-together / MEMORY_OF_ANSWERS)
+            self.known = [(keep * weight, at, own) for weight, at, own in self.known]
+            rows = range(start, start + together)
+            self.known += [(1.0, sharpness[i], {t: own[i] for t, own in p.items()}) for i in rows]
+            for t in p:
+                q[t] += [self.mean(t, sharpness[i], PRIOR, classes) for i in rows]
+                uniform = classes if self.mode == "smooth" else PRIOR
+                q_of_answers[t] += [self.mean(t, sharpness[i], uniform, classes) for i in rows]
+        q, q_of_answers = ({t: torch.stack(each) for t, each in found.items()} for found in (q, q_of_answers))
         out = p[1.0].clone()
         for name in dict.fromkeys(names):
             rows = [i for i in range(size) if names[i] == name]
@@ -101,8 +120,8 @@ def accuracy(logits, labels):
     return float((logits.argmax(1) == labels).float().mean())
 
 
-def after(sticky, logits, streams=None):
-    answer, state = sticky.answer(logits, streams)
+def after(sticky, logits, streams=None, sharpness=None):
+    answer, state = sticky.answer(logits, streams, sharpness)
     sticky.commit(state)
     return answer
 
@@ -133,8 +152,9 @@ def test_the_answers_are_their_mean_weighed_by_what_they_have_foretold(mode, str
     for seed in range(5):
         labels = runs(streams, 12, seed=seed).view(streams, 12).T.flatten()  # interleaved
         logits, names = told(labels, seed=seed), [f"camera {i % streams}" for i in range(len(labels))]
-        answer = after(sticky, logits, names).double().softmax(1)
-        assert torch.allclose(answer, plain.answer(logits, names), atol=1e-4)
+        sharpness = np.random.default_rng(seed).normal(scale=2, size=len(labels)).astype(np.float32)
+        answer = after(sticky, logits, names, sharpness).double().softmax(1)
+        assert torch.allclose(answer, plain.answer(logits, names, sharpness.tolist()), atol=1e-4)
         changed = max(changed, float((answer - logits.double().softmax(1)).abs().max()))
     assert changed > 0.3  # the comparison is about something
 
@@ -212,7 +232,8 @@ def test_streams_are_told_apart():
 def by_stream(sticky):
     """What it believes of each stream, the one used last at the end, and the mean answer."""
     saved = sticky.remembered()
-    return dict(zip(saved["streams"], saved["beliefs"], strict=True)), saved["mean"]
+    levels = saved["levels"][:-1]
+    return dict(zip(saved["streams"], saved["beliefs"], strict=True)), saved["answers"].sum(0) / levels.sum()
 
 
 def test_the_belief_in_a_stream_does_not_depend_on_the_others_between():
@@ -378,7 +399,11 @@ def test_a_damaged_filter_is_refused():
     model, other = (fitting(conv_net(), method) for method in ("source+sticky", "source"))
     model(batches(1)[0])
     state = model.state_dict()
-    for wrong in ({"mean": state["filter"]["mean"]}, {**state["filter"], "mean": torch.ones(3, 4)}, {"mean": 1}):
+    for wrong in (
+        {"answers": state["filter"]["answers"]},
+        {**state["filter"], "answers": torch.ones(3, 4)},
+        {"answers": 1},
+    ):
         damaged = delta_tta.engine.state.seal({**state, "filter": wrong})
         with pytest.raises(StateError, match="damaged"):
             model.load_state_dict(damaged)
@@ -427,7 +452,7 @@ def test_what_is_not_learnt_from_does_not_enter_the_filter():
     assert model.signals.refused == 3
     assert_same_state(model.state_dict()["filter"], before)
     model(second)
-    assert model.state_dict()["filter"]["count"] > before["count"]
+    assert model.state_dict()["filter"]["levels"][:-1].sum() > before["levels"][:-1].sum()
 
 
 def test_episodic_forgets_the_streams_too():

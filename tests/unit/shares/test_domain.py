@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import delta_tta
 from delta_tta.rules.domain import LEAST, Domain
-from delta_tta.shares.domain import sharpness
+from delta_tta.shares.sharpness import sharpness
 from nets import conv_net
 
 

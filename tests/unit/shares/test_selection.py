@@ -39,7 +39,7 @@ def confident(labels, wrong=0.0, seed=0, classes=10, strength=6.0):
 def compare(chooser, streams, mirrored=None):
     """Let it compare what each candidate says, batch by batch; return the slot chosen at the end."""
     for logits, others in zip(streams, mirrored or [None] * len(streams), strict=True):
-        chooser.memory = chooser._compared(chooser.memory, logits, others)
+        chooser.memory = chooser._compared(chooser.memory, logits, others, None)
     return chooser.memory.slot
 
 
@@ -68,7 +68,7 @@ def test_a_source_that_works_stays_where_classes_come_one_after_the_other(length
 
 @pytest.mark.parametrize("best", SLOTS)
 def test_the_source_answers_while_no_candidate_is_clearly_ahead(best):
-    evidence = [100.0, 90.0, 90.0, 90.0]
+    evidence = [100.0, *[90.0] * (len(SHARES) - 1)]
     for ahead, slot in ((0.9 * DOUBT, 0), (1.1 * DOUBT, best)):
         evidence[best] = 100 + ahead
         assert best_slot(evidence) == slot
@@ -103,20 +103,20 @@ def test_without_height_and_width_there_is_no_mirror_image():
     expected = [net(one) for one in x]
     model, chooser = shares("anchored+mirror", net)
     assert all(torch.allclose(model(one), want, atol=1e-5) for one, want in zip(x, expected, strict=True))
-    assert chooser.memory.samples > 0
+    assert chooser.memory.answers.samples > 0
 
 
 def test_answers_that_are_not_finite_decide_nothing():
     _, chooser = shares()
-    compare(chooser, [[confident(range(10), seed=s) for s in range(4)]])
+    compare(chooser, [[confident(range(10), seed=s) for s in range(len(SHARES))]])
     before = chooser.memory
-    broken = [confident(range(10)) for _ in range(4)]
+    broken = [confident(range(10)) for _ in SHARES]
     broken[2][3] = float("nan")
-    fine = [confident(range(10)) for _ in range(4)]
+    fine = [confident(range(10)) for _ in SHARES]
     for pair in ((broken, None), (fine, broken)):
-        after = chooser._compared(chooser.memory, *pair)
-        assert (after.slot, after.samples, after.evidence) == (before.slot, before.samples, before.evidence)
-        assert after.predictions is before.predictions
+        after = chooser._compared(chooser.memory, *pair, None)
+        assert (after.slot, after.evidence) == (before.slot, before.evidence)
+        assert after.answers is before.answers
 
 
 def test_the_candidates_are_compared_ever_more_rarely():
