@@ -21,11 +21,11 @@ from delta_tta.normalization import Normalisation
 BATCH = 64
 
 
-def prepare(out: Path) -> Normalisation:
+def prepare(out: Path, method: str | None) -> Normalisation:
     """With torch, once: write the network; return how it wants its images scaled."""
     named = models.load("resnet20-cifar10")
     ((example, _),) = data.demo().batches([0, 1], 2)
-    edge.export(named.model, named.normalisation(example), out)
+    edge.export(named.model, named.normalisation(example), out, method)
     return named.normalisation
 
 
@@ -34,6 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="the .onnx file to write")
     parser.add_argument("--corruption", default="motion_blur", help=f"{', '.join(corruptions.TYPES)} [%(default)s]")
+    parser.add_argument("--method", help="without a loss, such as anchored+sticky [what `adapt(model)` takes]")
     parser.add_argument("--images", type=int, default=2000, help="of the embedded ones, 20 to 2000 [%(default)s]")
     parser.add_argument("--shuffled", action="store_true", help="mix the classes")
     args = parser.parse_args()
@@ -43,7 +44,7 @@ def main() -> None:
     order = np.random.default_rng(0).permutation(len(drifted))
     if not args.shuffled:
         order = order[np.argsort(drifted.labels[order], kind="stable")]
-    scale = prepare(args.out)
+    scale = prepare(args.out, args.method)
 
     model = edge.EdgeModel(args.out)  # from here on numpy and onnxruntime do the work
     adapted = plain = 0

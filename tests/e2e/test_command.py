@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -70,6 +71,7 @@ def test_compare_prints_a_table_and_writes_markdown(tmp_path):
         (["compare", "tent", "--scenario", "IS+CB, seed 3"], "Expected a scenario without its seed"),
         (["compare", "tent", "--corruption", "fogg"], "Did you mean 'fog'"),
         (["corrupt", "out", "--only", "fogg"], "Did you mean 'fog'"),
+        (["export", "resnet20-cifar10", "out.onnx", "--method", "tent"], "Expected a method with anchored or source"),
         (["demo", "--severity", "9"], "from 1 to 5, but got 9"),
         (["demo", "--picture", "demo.pdf"], "A picture is written as .png or .svg, and 'demo.pdf' is neither."),
     ],
@@ -87,6 +89,16 @@ def test_corrupt_makes_a_set_of_the_embedded_images(tmp_path):
     shown = run("corrupt", str(out), "--only", "contrast", "--workers", "1")
     assert "2000 images × 1 corruptions × 5 severities (cifar constants)" in shown.stdout
     assert {p.name for p in out.iterdir()} == {"contrast.npy", "labels.npy", "corruptions.json"}
+
+
+@pytest.mark.slow
+def test_export_writes_a_model_that_adapts(tmp_path):
+    from delta_tta.edge import EdgeModel
+
+    out = tmp_path / "model.onnx"
+    shown = json.loads(run("export", "resnet20-cifar10", str(out), "--method", "anchored", "--json").stdout)
+    assert (shown["method"], shown["bytes"]) == ("anchored", out.stat().st_size)
+    assert EdgeModel(out)(np.zeros((9, 3, 32, 32), np.float32)).shape == (9, 10)
 
 
 def test_methods_are_listed():

@@ -349,6 +349,8 @@ def test_the_story_is_still_true(tmp_path):
         ("camera.py", ["--method", "tnet"], "Did you mean 'tent'?"),
         ("onnx_export.py", ["x.onnx", "--corruption", "fogg"], "Did you mean 'fog'?"),
         ("onnx_export.py", ["x.onnx", "--images", "5"], "--images: expected 20 to 2000, but got 5"),
+        ("edge.py", ["x.onnx", "--images", "5"], "--images: expected 20 to 2000, but got 5"),
+        ("edge.py", ["x.onnx", "--method", "tent"], "without a loss, such as 'anchored+mirror+sticky', but got 'tent"),
     ],
 )
 def test_bad_input_gets_a_sentence(example, name, arguments, words, tmp_path, monkeypatch, capsys):
