@@ -92,7 +92,7 @@ def test_it_leaves_the_source_as_the_adapter_does(tmp_path):
         stream.append(bright(labels, seed=seed))
         stream[-1][:, -1] += 2
     edge, adapter = made(tmp_path, channel_net(), stream[0])
-    assert len(assert_same_answers(edge, adapter, stream)) > 1
+    assert max(assert_same_answers(edge, adapter, stream)) > 0
 
 
 @pytest.mark.parametrize("slot", range(len(SHARES)))
@@ -309,5 +309,5 @@ def test_a_real_network_over_corrupted_images(tmp_path, dependent):
         drifted = data.Corrupted(data.Subset(images, len(images)), corruption, 5)
         stream += [named.normalisation(x) for x, _ in drifted.batches(list(order), 64)]
     edge, adapter = made(tmp_path, named.model, stream[0])
-    assert len(assert_same_answers(edge, adapter, stream)) > 1
+    assert max(assert_same_answers(edge, adapter, stream)) > 0
     assert edge._state.shares.batches < len(stream)  # the second corruption is another domain
