@@ -52,7 +52,8 @@ class State:
         found: Arrays = {
             "counts": np.array([self.step, self.refused, m.slot, m.batches, m.due, *m.updates, *m.last]),
             "sums": np.array([m.prior, *m.evidence]),
-            **dict(zip(("answers", "levels"), m.answers.as_arrays(), strict=True)),
+            "answers": m.answers.sums,
+            "levels": m.answers.counts,
             "domain": m.domain.as_array(),
         }
         if self.averages is not None:
@@ -61,7 +62,7 @@ class State:
             a = self.agreement
             found |= {"agreed": a.agreed, "weighed": a.weighed, "mirrored": np.array([a.batches, a.left])}
         if b.answers.samples:
-            found |= dict(zip(("filter_answers", "filter_levels"), b.answers.as_arrays(), strict=True))
+            found |= {"filter_answers": b.answers.sums, "filter_levels": b.answers.counts}
             found["filter_evidence"] = b.evidence
             found["filter_streams"] = np.array(json.dumps(list(b.beliefs)))
             found["filter_beliefs"] = np.stack(list(b.beliefs.values()))
@@ -77,7 +78,7 @@ class State:
         prior, *evidence = arrays["sums"].tolist()
         memory = Memory(
             slot, batches, due, prior, tuple(evidence), tuple(counts[:slots]), tuple(counts[slots:]),
-            Domain.of(arrays["domain"]), MeanAnswers.of(arrays["answers"], arrays["levels"]),
+            Domain.of(arrays["domain"]), MeanAnswers(arrays["answers"], arrays["levels"]),
         )  # fmt: skip
         averages = agreement = None
         beliefs = Beliefs()
@@ -88,7 +89,7 @@ class State:
         if "filter_answers" in arrays:
             names = json.loads(str(arrays["filter_streams"]))
             own = dict(zip(names, arrays["filter_beliefs"], strict=True))
-            answers = MeanAnswers.of(arrays["filter_answers"], arrays["filter_levels"])
+            answers = MeanAnswers(arrays["filter_answers"], arrays["filter_levels"])
             beliefs = Beliefs(answers, arrays["filter_evidence"], own)
         return State(memory, averages, agreement, beliefs, arrays.get("kept"), step, refused)
 

@@ -98,7 +98,8 @@ class Sticky(Capabilities):
             return {}
         names = list(state.beliefs)
         return {
-            **dict(zip(("answers", "levels"), map(torch.from_numpy, state.answers.as_arrays()), strict=True)),
+            "answers": torch.from_numpy(state.answers.sums.copy()),
+            "levels": torch.from_numpy(state.answers.counts.copy()),
             "evidence": torch.from_numpy(state.evidence.copy()),
             "streams": names,
             "beliefs": torch.from_numpy(np.stack([state.beliefs[name] for name in names])),
@@ -123,7 +124,7 @@ class Sticky(Capabilities):
         if memory:
             beliefs = memory["beliefs"].float().cpu().numpy()
             self._state = Beliefs(
-                MeanAnswers.of(*(memory[name].float().cpu().numpy() for name in ("answers", "levels"))),
+                MeanAnswers(*(memory[name].float().cpu().numpy() for name in ("answers", "levels"))),
                 memory["evidence"].float().cpu().numpy(),
                 dict(zip(memory["streams"], beliefs, strict=True)),
             )

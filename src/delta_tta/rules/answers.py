@@ -8,13 +8,14 @@ by level of sharpness; a sample counts for the two levels next to it. Where all 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..evidence import Array
 
-LEVELS = 7
+LEVELS = 9
+"""Those of images that are 90 times (e^4.5) as sharp are the same again, so that there is no first and no last."""
 WIDTH = 0.5
 """Between two levels, in the logarithm of the sharpness: a factor of 1.65. Images of one domain spread over about two,
 classes differ by less, noise and blur lie two or more away (`benchmarks/domains.py`)."""
@@ -30,23 +31,15 @@ class MeanAnswers:
     Attributes:
         sums: of the answers, (…, levels, T, K).
         counts: of the samples, (levels,).
-        middle: the sharpness of the level in the middle: the median of the first batch. None before it.
     """
 
     sums: Array = field(default_factory=lambda: np.zeros((LEVELS, 0, 0), np.float32))
     counts: Array = field(default_factory=lambda: np.zeros(LEVELS, np.float32))
-    middle: float | None = None
 
     @property
     def samples(self) -> float:
         """Of all levels."""
         return float(self.counts.sum())
-
-    def around(self, sharpness: Array | None) -> MeanAnswers:
-        """Return the same, with the level in the middle set to the median of a batch if it was not set before."""
-        if self.middle is not None:
-            return self
-        return replace(self, middle=0.0 if sharpness is None else float(np.median(sharpness)))
 
     def after(self, p: Array, sharpness: Array | None, keep: float) -> tuple[MeanAnswers, Array]:
         """Return the sums with these answers, and how much each sample belongs to each level, (B, levels).
@@ -56,13 +49,11 @@ class MeanAnswers:
             sharpness: of each sample, (B,); None where there is none to be had.
             keep: how much of what was there stays.
         """
-        middle = self.around(sharpness).middle
-        assert middle is not None
-        belongs = _levels(np.full(p.shape[-2], middle) if sharpness is None else sharpness, middle)
+        belongs = _levels(np.zeros(p.shape[-2], np.float32) if sharpness is None else sharpness)
         sums = np.einsum("bl,...tbk->...ltk", belongs, p)
         if self.samples:
             sums += np.float32(keep) * self.sums
-        return MeanAnswers(sums, np.float32(keep) * self.counts + belongs.sum(0), middle), belongs
+        return MeanAnswers(sums, np.float32(keep) * self.counts + belongs.sum(0)), belongs
 
     def at(self, belongs: Array, uniform: float) -> Array:
         """Return q of each sample, (…, T, B, K).
@@ -78,27 +69,18 @@ class MeanAnswers:
         found: Array = np.einsum("bl,...ltk->...tbk", belongs, levels)
         return found
 
-    def as_arrays(self) -> tuple[Array, Array]:
-        """Return all of it: the sums; and the counts and the middle, (levels + 1,)."""
-        middle = np.float32(0 if self.middle is None else self.middle)
-        return self.sums.copy(), np.append(self.counts, middle).astype(np.float32)
 
-    @staticmethod
-    def of(sums: Array, levels: Array) -> MeanAnswers:
-        """Return the mean answers from such arrays."""
-        counts = levels[:-1]
-        return MeanAnswers(sums, counts, float(levels[-1])) if counts.any() else MeanAnswers()
-
-
-def fits(sums: tuple[int, ...], levels: tuple[int, ...], leading: tuple[int, ...], classes: int | None) -> bool:
+def fits(sums: tuple[int, ...], counts: tuple[int, ...], leading: tuple[int, ...], classes: int | None) -> bool:
     """Whether arrays of these shapes may be mean answers over so many classes, or before the first."""
     last = (leading[-1], sums[-1] if classes is None else classes)
-    return levels == (LEVELS + 1,) and sums in ((*leading[:-1], LEVELS, *last), (LEVELS, 0, 0))
+    return counts == (LEVELS,) and sums in ((*leading[:-1], LEVELS, *last), (LEVELS, 0, 0))
 
 
-def _levels(sharpness: Array, middle: float) -> Array:
+def _levels(sharpness: Array) -> Array:
     """Return how much each sample belongs to each level, (B, levels); rows sum to 1."""
-    at = np.nan_to_num((sharpness - middle) / WIDTH) + LEVELS // 2
-    apart = np.abs(np.clip(at, 0, LEVELS - 1)[:, None] - np.arange(LEVELS))
-    belongs: Array = np.maximum(1 - apart, 0).astype(np.float32)
+    at = np.nan_to_num(sharpness) / WIDTH
+    low = np.floor(at)
+    belongs, rows = np.zeros((len(at), LEVELS), np.float32), np.arange(len(at))
+    belongs[rows, low.astype(int) % LEVELS] = 1 - (at - low)
+    belongs[rows, (low.astype(int) + 1) % LEVELS] = at - low
     return belongs

@@ -117,7 +117,8 @@ class ShareSelector:
         return {
             "counts": [m.slot, m.batches, m.due, *m.updates, *m.last],
             "sums": torch.tensor([m.prior, *m.evidence], dtype=torch.float64),
-            **dict(zip(("answers", "levels"), map(torch.from_numpy, m.answers.as_arrays()), strict=True)),
+            "answers": torch.from_numpy(m.answers.sums.copy()),
+            "levels": torch.from_numpy(m.answers.counts.copy()),
             "domain": torch.from_numpy(m.domain.as_array()),
         }
 
@@ -146,6 +147,6 @@ class ShareSelector:
             self.memory = Memory(
                 slot, batches, due, prior, tuple(evidence),
                 tuple(counts[:slots]), tuple(counts[slots:]), Domain.of(saved["domain"].float().cpu().numpy()),
-                MeanAnswers.of(*(saved[name].float().cpu().numpy() for name in ("answers", "levels"))),
+                MeanAnswers(*(saved[name].float().cpu().numpy() for name in ("answers", "levels"))),
             )  # fmt: skip
             self.settle()

@@ -1,7 +1,6 @@
 """The filter over the stream: against a plain hidden Markov model, and what it promises."""
 
 import math
-import statistics
 
 import numpy as np
 import pytest
@@ -37,34 +36,35 @@ def walk(likelihoods, q, stay, start):
     return torch.stack(forward), both / both.sum(1, keepdim=True), log_z
 
 
-def place(sharpness, middle):
-    return min(max((sharpness - middle) / WIDTH + LEVELS // 2, 0), LEVELS - 1)
+def near(sharpness, level):
+    """How much such an image belongs to a level; they repeat."""
+    apart = (sharpness / WIDTH - level) % LEVELS
+    return max(0, 1 - min(apart, LEVELS - apart))
 
 
 class Plain:
     """The same filters, one by one and in float64."""
 
     def __init__(self, mode):
-        self.mode, self.known, self.middle = mode, [], None  # a weight, a sharpness and a sample's answers each
+        self.mode, self.known = mode, []  # a weight, a sharpness and a sample's answers each
         self.beliefs, self.evidence = {}, dict.fromkeys(GRID, 0.0)
 
     def mean(self, t, sharpness, uniform, classes):
         """The mean answer to images as sharp as that: of the two levels next to it."""
-        answers = [(weight, place(at, self.middle), own[t]) for weight, at, own in self.known]
+        answers = [(weight, at, own[t]) for weight, at, own in self.known]
         total = sum(weight for weight, _, _ in answers)
         of_all = sum(weight * p for weight, _, p in answers) / total
         found = 0
         for level in range(LEVELS):
-            near = [(weight * max(0, 1 - abs(at - level)), p) for weight, at, p in answers]
-            own = (sum(weight * p for weight, p in near) + 32 * of_all) / (sum(weight for weight, _ in near) + 32)
-            found = found + max(0, 1 - abs(place(sharpness, self.middle) - level)) * own
+            there = [(weight * near(at, level), p) for weight, at, p in answers]
+            own = (sum(weight * p for weight, p in there) + 32 * of_all) / (sum(weight for weight, _ in there) + 32)
+            found = found + near(sharpness, level) * own
         return (total * found + uniform / classes) / (total + uniform)
 
     def answer(self, logits, names, sharpness=None):
         """Return probabilities."""
         size, classes = logits.shape
         sharpness = [0.0] * size if sharpness is None else sharpness
-        self.middle = statistics.median(sharpness) if self.middle is None else self.middle
         p = {float(t): (logits.double() / float(t)).softmax(1) for t in TEMPERATURES}
         q, q_of_answers = ({t: [] for t in p} for _ in range(2))  # at each sample
         together = size if self.mode == "smooth" else 1
@@ -232,8 +232,8 @@ def test_streams_are_told_apart():
 def by_stream(sticky):
     """What it believes of each stream, the one used last at the end, and the mean answer."""
     saved = sticky.remembered()
-    levels = saved["levels"][:-1]
-    return dict(zip(saved["streams"], saved["beliefs"], strict=True)), saved["answers"].sum(0) / levels.sum()
+    mean = saved["answers"].sum(0) / saved["levels"].sum()
+    return dict(zip(saved["streams"], saved["beliefs"], strict=True)), mean
 
 
 def test_the_belief_in_a_stream_does_not_depend_on_the_others_between():
@@ -452,7 +452,7 @@ def test_what_is_not_learnt_from_does_not_enter_the_filter():
     assert model.signals.refused == 3
     assert_same_state(model.state_dict()["filter"], before)
     model(second)
-    assert model.state_dict()["filter"]["levels"][:-1].sum() > before["levels"][:-1].sum()
+    assert model.state_dict()["filter"]["levels"].sum() > before["levels"].sum()
 
 
 def test_episodic_forgets_the_streams_too():

@@ -1,0 +1,93 @@
+"""The mean answer by sharpness."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delta_tta.rules.answers import LEVELS, WIDTH, MeanAnswers, fits
+from delta_tta.rules.filters import Beliefs, filtered
+
+SIZE, CLASSES = 16, 4
+
+
+def answers(seed=0, size=SIZE, leading=(3,)):
+    return np.random.default_rng(seed).dirichlet(np.ones(CLASSES), (*leading, size)).astype(np.float32)
+
+
+sharpness = st.lists(st.floats(-50, 50, width=32), min_size=SIZE, max_size=SIZE).map(lambda x: np.array(x, np.float32))
+
+
+@given(sharpness)
+def test_a_sample_belongs_to_the_two_levels_next_to_it(found):
+    _, belongs = MeanAnswers().after(answers(), found, 1.0)
+    assert belongs.sum(1) == pytest.approx(1, abs=1e-5)
+    turns = 2 * np.pi * np.arange(LEVELS) / LEVELS  # the levels lie on a circle
+    for own, at in zip(belongs, found / WIDTH, strict=True):
+        low = int(np.floor(at))
+        expected = (low + 1 - at) * np.exp(1j * turns[low % LEVELS]) + (at - low) * np.exp(
+            1j * turns[(low + 1) % LEVELS]
+        )
+        assert own @ np.exp(1j * turns) == pytest.approx(expected, abs=1e-4)
+
+
+@given(sharpness, st.integers(0, 100), st.sampled_from([0.0, 2.0, 768.0]))
+def test_it_is_a_distribution_for_each_sample(found, seed, uniform):
+    known, belongs = MeanAnswers().after(answers(seed), found, 1.0)
+    q = known.at(belongs, uniform)
+    assert q.shape == (3, SIZE, CLASSES)
+    assert q.sum(2) == pytest.approx(1, abs=1e-4)
+    assert (q >= 0).all()
+
+
+@pytest.mark.parametrize("found", [None, np.full(SIZE, 1.3, np.float32)])
+@pytest.mark.parametrize("leading", [(3,), (5, 3)])
+def test_where_all_images_are_alike_it_is_the_mean_of_all(found, leading):
+    known, total, count = MeanAnswers(), 0.0, 0.0
+    for seed in range(4):
+        p = answers(seed, leading=leading)
+        known, belongs = known.after(p, found, 0.9)
+        total, count = 0.9 * total + p.sum(-2), 0.9 * count + SIZE
+    expected = (total + 8 / CLASSES) / (count + 8)
+    assert known.at(belongs, 8.0) == pytest.approx(np.broadcast_to(expected[..., None, :], p.shape), abs=1e-5)
+
+
+def test_what_is_usual_in_one_domain_is_not_usual_in_another():
+    dull, sharp = np.zeros(SIZE, np.float32), np.full(SIZE, 2.0, np.float32)
+    known = MeanAnswers()
+    always = np.zeros((2, 1, SIZE, CLASSES), np.float32)
+    always[0, ..., 1], always[1, ..., 2] = 1, 1
+    for _ in range(20):
+        known, _ = known.after(always[0], dull, 1.0)
+        known, belongs = known.after(always[1], sharp, 1.0)
+    q = known.at(belongs, 8.0)[0, 0]
+    assert q[2] > 0.9
+    assert q[1] < 0.1
+
+
+@pytest.mark.parametrize("smooth", [True, False])
+def test_a_model_that_fails_where_domains_take_turns_is_not_filtered(smooth):
+    """In each of four domains it mostly says one class, whatever it sees; in the end that is known."""
+    rng, log_p, found = np.random.default_rng(0), [], []
+    for turn in range(24):
+        logits = rng.normal(size=(80, 10)).astype(np.float32)
+        logits[:, turn % 4] += 2.5
+        log_p.append(logits - np.log(np.exp(logits).sum(1, keepdims=True)))
+        found.append(rng.normal(1.1 * (turn % 4), 0.2, 80).astype(np.float32))
+    changes = {}
+    for told in (True, False):
+        beliefs, changes[told] = Beliefs(), 0.0
+        for own, sharp in zip(log_p, found, strict=True):
+            correction, beliefs = filtered(own, beliefs, None, smooth, sharp if told else None)
+            changes[told] = float(((own + correction).argmax(1) != own.argmax(1)).mean())
+    assert changes[True] < 0.1
+    assert changes[False] > 0.3  # with one mean over all domains
+
+
+def test_the_shapes_of_a_saved_state():
+    known, _ = MeanAnswers().after(answers(), None, 1.0)
+    shapes = known.sums.shape, known.counts.shape
+    assert fits(*shapes, (3,), CLASSES)
+    assert not fits(*shapes, (3,), CLASSES + 1)
+    assert not fits(*shapes, (2,), CLASSES)
+    assert fits(MeanAnswers().sums.shape, MeanAnswers().counts.shape, (3,), CLASSES)
