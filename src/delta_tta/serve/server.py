@@ -1,0 +1,132 @@
+"""Runs the service over HTTP and gRPC until the process is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import uvicorn
+
+from ..errors import SettingError
+from .app import make_app
+from .grpc_server import bind, make_server
+from .security import Gate
+from .service import Service
+
+DRAIN = 30
+"""Seconds that requests have to end after SIGTERM."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the service listens.
+
+    Attributes:
+        host: the address.
+        port: for HTTP; 0 takes a free one.
+        grpc_port: for gRPC; None: no gRPC.
+        certificate: for TLS, a PEM file.
+        key: its key.
+        most_bytes: the largest request.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    grpc_port: int | None = 8081
+    certificate: Path | None = None
+    key: Path | None = None
+    most_bytes: int = 64 * 2**20
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise SettingError("Expected --tls-cert and --tls-key together, but got one of them.")
+        for file in (self.certificate, self.key):
+            if file is not None and not file.is_file():
+                raise SettingError(f"Expected a PEM file at {file}, but there is none.")
+
+
+def run(make: Callable[[], Service], address: Address, gate: Gate, announce: Callable[[str], Any]) -> None:
+    """Serve until SIGTERM or Ctrl-C, then answer what has come and save all states.
+
+    Args:
+        make: makes the service, inside the event loop.
+        address: where.
+        gate: who may ask.
+        announce: called with a line when all is ready.
+    """
+    asyncio.run(_serve(make, address, gate, announce))
+
+
+async def _serve(make: Callable[[], Service], address: Address, gate: Gate, announce: Callable[[str], Any]) -> None:
+    service = make()
+    sock = _socket(address.host, address.port)
+    port = sock.getsockname()[1]
+
+    @asynccontextmanager
+    async def life() -> AsyncIterator[None]:
+        await service.start()
+        server: grpc.aio.Server | None = None
+        try:
+            said = f"{'http' if address.certificate is None else 'https'}://{_written(address.host)}:{port}"
+            if address.grpc_port is not None:
+                server = make_server(service, gate, address.most_bytes)
+                grpc_port = bind(server, address.host, address.grpc_port, address.certificate, address.key)
+                await server.start()
+                said += f", gRPC at {_written(address.host)}:{grpc_port}"
+            announce(f"{service.name} at {said}")
+            yield
+        finally:
+            if server is not None:
+                await server.stop(DRAIN)
+            await service.close()
+
+    failure: list[BaseException] = []
+
+    @asynccontextmanager
+    async def watched() -> AsyncIterator[None]:
+        try:
+            async with life():
+                yield
+        except BaseException as error:
+            failure.append(error)
+            raise
+
+    config = uvicorn.Config(
+        make_app(service, gate, address.most_bytes, watched),
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ssl_certfile=address.certificate,
+        ssl_keyfile=address.key,
+        timeout_graceful_shutdown=DRAIN,
+        lifespan="on",
+        ws="none",
+    )
+    try:
+        await uvicorn.Server(config).serve(sockets=[sock])
+    finally:
+        sock.close()
+    if failure:
+        raise failure[0]
+
+
+def _socket(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, number, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        sock = socket.socket(family, kind, number)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(place)
+    except OSError as error:
+        raise SettingError(f"Expected a free address for HTTP, but {host}:{port} cannot be used ({error}).") from None
+    return sock
+
+
+def _written(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
