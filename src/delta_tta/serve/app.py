@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
@@ -16,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .. import __version__
-from ..errors import DeltaError
+from ..errors import DeltaError, StateError
 from . import protocol
 from .inference import INPUT, OUTPUTS, RefusedError
 from .metrics import exposition
@@ -48,37 +46,19 @@ def explained(error: Exception) -> tuple[int, str]:
     if isinstance(error, RefusedError):
         return error.status, str(error)
     if isinstance(error, DeltaError):
-        return 400, str(error)
+        return 409 if isinstance(error, StateError) else 400, str(error)
     log.error("A request failed", exc_info=error)
     return 500, f"The model failed: {type(error).__name__}. The log of the service has more."
 
 
-def make_app(
-    service: Service,
-    gate: Gate,
-    most_bytes: int,
-    lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None,
-) -> ASGIApp:
+def make_app(service: Service, gate: Gate, most_bytes: int) -> ASGIApp:
     """Return the application of a service.
 
     Args:
         service: what answers.
         gate: who may ask.
         most_bytes: the largest body.
-        lifespan: surrounds the life of the application; None starts and closes the service alone.
     """
-
-    @asynccontextmanager
-    async def life(_: Starlette) -> AsyncIterator[None]:
-        if lifespan is not None:
-            async with lifespan():
-                yield
-            return
-        await service.start()
-        try:
-            yield
-        finally:
-            await service.close()
 
     def known(request: Request) -> None:
         name, version = request.path_params["model"], request.path_params.get("version", protocol.VERSION)
@@ -161,7 +141,7 @@ def make_app(
             Route(f"{path}/infer", infer, methods=["POST"]),
         ]
     handlers = {RefusedError: failed, DeltaError: failed}
-    return Guarded(Starlette(routes=routes, lifespan=life, exception_handlers=handlers), gate)
+    return Guarded(Starlette(routes=routes, exception_handlers=handlers), gate)
 
 
 async def whole(request: Request, most: int) -> bytes:

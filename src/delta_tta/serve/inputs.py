@@ -69,26 +69,27 @@ class Wanted:
         if self.normalisation is None or self.shape[1] != self.shape[2]:
             raise InputError(f"Expected FP32 or FP16: the model takes samples of {list(self.shape)}, no square images.")
         Image = _pillow()  # noqa: N806
-        size = self.shape[1]
+        size, picture = self.shape[1], None
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # Pillow's about large images: they are refused below
                 with Image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as file:
                     width, height = file.size
-                    fits = width * height <= self.pixels and max(width, height) <= 100 * min(width, height)
                     if file.mode[0] in "IF":
                         raise ValueError("it has more than 8 bits a channel")
-                    picture = file.convert("RGB") if fits else None
+                    if width * height <= self.pixels and max(width, height) <= 100 * min(width, height):
+                        picture = file.convert("RGB")
+        except Image.DecompressionBombError:  # larger by far
+            pass
         except Exception as error:  # Pillow raises many kinds
-            said = str(error).replace(str(io.BytesIO), "")[:80]
-            said = "no image of these" if "cannot identify" in said else said
+            said = "it is none" if isinstance(error, Image.UnidentifiedImageError) else str(error)[:80]
             raise InputError(
                 f"Expected a JPEG or PNG image as element {place}, but it cannot be read ({said})."
             ) from None
         if picture is None:
             raise InputError(
-                f"Expected an image of at most {self.pixels:,} pixels, no side 100 times the other, as element "
-                f"{place}, but got {width} × {height}."
+                f"Expected an image of at most {self.pixels:,} pixels, no side 100 times the other, but element "
+                f"{place} is larger or longer."
             )
         cut = square(picture, size, round(size * 8 / 7))
         return np.asarray(cut).transpose(2, 0, 1)
@@ -96,7 +97,7 @@ class Wanted:
 
 def _pillow() -> Any:
     try:
-        from PIL import Image
+        import PIL.Image
     except ImportError as error:
         raise ImportError(f"Encoded images need Pillow: {install('data')}.") from error
-    return Image
+    return PIL.Image

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..signals import Signals
+from ..signals import Reason, Signals
 from .inference import Array
 
 LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -123,12 +123,15 @@ class Journal:
             self._weight = keep * self._weight + 1 - keep
             used = None
             if signals is not None:
-                self.learnt += size
                 used = signals.used
                 if signals.skipped is not None:
                     self.skips[signals.skipped.reason.name.lower()] += 1
                     used = 0.0 if used is None else used
-                self.used += size * (1.0 if used is None else used)
+                if signals.skipped is not None and signals.skipped.reason is Reason.COLLECTING:
+                    used = None  # they are learnt from later
+                else:
+                    self.learnt += size
+                    self.used += size * (1.0 if used is None else used)
             accuracy = getattr(signals, "accuracy", None)
             self._history.append(
                 Batch(

@@ -120,7 +120,7 @@ def _listed(datatype: str, data: Any) -> Array | list[bytes]:
     try:
         values = np.asarray(data)
     except (ValueError, OverflowError, RecursionError):
-        values = np.empty(0, object)
+        values = np.empty(1, object)
     kinds = "iu" if datatype == "UINT8" else "iuf"
     if values.size and values.dtype.kind not in kinds:
         raise InputError(f"Expected numbers as `data` of {datatype}, in lists of equal length, but got others.")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import grpc
 import uvicorn
 
 from ..errors import SettingError
@@ -64,57 +62,35 @@ def run(make: Callable[[], Service], address: Address, gate: Gate, announce: Cal
 
 
 async def _serve(make: Callable[[], Service], address: Address, gate: Gate, announce: Callable[[str], Any]) -> None:
-    service = make()
-    sock = _socket(address.host, address.port)
-    port = sock.getsockname()[1]
-
-    @asynccontextmanager
-    async def life() -> AsyncIterator[None]:
+    service, server = make(), None
+    with _socket(address.host, address.port) as sock:
         await service.start()
-        server: grpc.aio.Server | None = None
         try:
-            said = f"{'http' if address.certificate is None else 'https'}://{_written(address.host)}:{port}"
+            secure = "http" if address.certificate is None else "https"
+            said = f"{secure}://{_written(address.host)}:{sock.getsockname()[1]}"
             if address.grpc_port is not None:
                 server = make_server(service, gate, address.most_bytes)
-                grpc_port = bind(server, address.host, address.grpc_port, address.certificate, address.key)
+                port = bind(server, address.host, address.grpc_port, address.certificate, address.key)
                 await server.start()
-                said += f", gRPC at {_written(address.host)}:{grpc_port}"
+                said += f", gRPC at {_written(address.host)}:{port}"
+            config = uvicorn.Config(
+                make_app(service, gate, address.most_bytes),
+                loop="asyncio",
+                lifespan="off",
+                ws="none",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                ssl_certfile=address.certificate,
+                ssl_keyfile=address.key,
+                timeout_graceful_shutdown=DRAIN,
+            )
             announce(f"{service.name} at {said}")
-            yield
-        finally:
+            await uvicorn.Server(config).serve(sockets=[sock])
+        finally:  # also after a signal, which uvicorn raises again when all is answered
             if server is not None:
                 await server.stop(DRAIN)
             await service.close()
-
-    failure: list[BaseException] = []
-
-    @asynccontextmanager
-    async def watched() -> AsyncIterator[None]:
-        try:
-            async with life():
-                yield
-        except BaseException as error:
-            failure.append(error)
-            raise
-
-    config = uvicorn.Config(
-        make_app(service, gate, address.most_bytes, watched),
-        loop="asyncio",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        ssl_certfile=address.certificate,
-        ssl_keyfile=address.key,
-        timeout_graceful_shutdown=DRAIN,
-        lifespan="on",
-        ws="none",
-    )
-    try:
-        await uvicorn.Server(config).serve(sockets=[sock])
-    finally:
-        sock.close()
-    if failure:
-        raise failure[0]
 
 
 def _socket(host: str, port: int) -> socket.socket:
@@ -123,6 +99,7 @@ def _socket(host: str, port: int) -> socket.socket:
         sock = socket.socket(family, kind, number)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(place)
+        sock.listen(2048)  # who comes before all is ready waits
     except OSError as error:
         raise SettingError(f"Expected a free address for HTTP, but {host}:{port} cannot be used ({error}).") from None
     return sock

@@ -152,29 +152,27 @@ class Service:
                         else partial(self._maker.separate, identity)
                     )
                     slot = await self._ask(make)
-                    self.places[identity] = Place(
-                        slot, Lane(partial(self._answer, slot), self.options.batching, self._pool)
-                    )
+                    self.places[identity] = self._queue(slot)
                     if slot.resumed:
                         self.journal.event("resume", f"{identity} continues from its checkpoint")
         self.places.move_to_end(identity)
         return self.places[identity]
 
     async def _make_room(self) -> None:
+        """Save and drop the stream least recently used; what it sends meanwhile waits until it can come back."""
         while len(self.places) >= self.options.most:
-            identity = next((name for name, place in self.places.items() if place.lane.idle), None)
-            if identity is None:
-                raise RefusedError(503, f"All {self.options.most} streams in memory are busy; try again in a moment.")
-            place = self.places.pop(identity)
-            if not await self._ask(place.slot.close):
-                self.places[identity] = place
-                self.places.move_to_end(identity, last=False)
-                raise RefusedError(
-                    503, f"No room for another stream: {identity!r} cannot be saved ({place.slot.error})."
-                )
+            identity, place = self.places.popitem(last=False)
             await place.lane.close()
+            if not await self._ask(place.slot.close):
+                self.places[identity] = self._queue(place.slot)
+                self.places.move_to_end(identity, last=False)
+                text = f"No room for another stream: {identity!r} cannot be saved ({place.slot.error})."
+                raise RefusedError(503, text)
             kept = "saved and " if self.options.folder is not None else ""
             self.journal.event("drop", f"{identity} was {kept}dropped from memory")
+
+    def _queue(self, slot: Slot) -> Place:
+        return Place(slot, Lane(partial(self._answer, slot), self.options.batching, self._pool))
 
     def _answer(self, slot: Slot, jobs: list[Job]) -> None:
         """Answer jobs as one batch, then learn from it; in a worker thread."""
@@ -215,7 +213,7 @@ class Service:
             self.journal.rollbacks += rolled
             self.journal.event("rollback", f"{slot.identity}: {now.skipped}")
         reason = None if now.skipped is None else now.skipped.reason
-        if reason is not None and (before is None or before.skipped is None or before.skipped.reason != reason):
+        if now.bad_input and (before is None or before.skipped is None or before.skipped.reason != reason):
             self.journal.event("skip", f"{slot.identity}: not learnt from, {now.skipped}")
         return now
 

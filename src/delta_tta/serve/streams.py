@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 from ..adapter import Adapter
 from ..engine.checkpoints import Checkpointer, load_state, save_state
-from ..errors import StateError
 from ..signals import Signals
 from .inference import RefusedError
 
@@ -194,7 +193,4 @@ class Maker:
         return self._adapt()
 
     def _slot(self, identity: str, folder: Path | None) -> Slot:
-        try:
-            return Slot(identity, self._adapt(), folder, self._every, self._keep)
-        except StateError as error:
-            raise RefusedError(409, str(error)) from error
+        return Slot(identity, self._adapt(), folder, self._every, self._keep)
