@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,10 +97,12 @@ async def _serve(make: Callable[[], Service], address: Address, gate: Gate, anno
 def _socket(host: str, port: int) -> socket.socket:
     try:
         family, kind, number, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        sock = socket.socket(family, kind, number)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(place)
-        sock.listen(2048)  # who comes before all is ready waits
+        with ExitStack() as undo:
+            sock = undo.enter_context(socket.socket(family, kind, number))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(place)
+            sock.listen(2048)  # who comes before all is ready waits
+            undo.pop_all()
     except OSError as error:
         raise SettingError(f"Expected a free address for HTTP, but {host}:{port} cannot be used ({error}).") from None
     return sock
