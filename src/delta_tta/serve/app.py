@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -16,29 +15,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from .. import __version__
 from ..errors import DeltaError, StateError
 from . import protocol
-from .inference import INPUT, OUTPUTS, RefusedError
-from .metrics import exposition
+from .inference import RefusedError
 from .security import Gate, host_alone, loopback, of_another_site
-from .service import Service
-from .status import control, status
+from .served import Served
 
 log = logging.getLogger("delta_tta")
 
 SERVER = {"name": "delta-tta", "version": __version__, "extensions": ["binary_tensor_data"]}
-
-
-def metadata(service: Service) -> dict[str, Any]:
-    """Return what the protocol tells about the model."""
-    return {
-        "name": service.name,
-        "versions": [protocol.VERSION],
-        "platform": "delta-tta",
-        "inputs": [{"name": INPUT, "datatype": "FP32", "shape": [-1, *service.wanted.shape]}],
-        "outputs": [
-            {"name": name, "datatype": kind, "shape": [-1] if name == "classes" else [-1, service.classes]}
-            for name, kind in OUTPUTS.items()
-        ],
-    }
 
 
 def explained(error: Exception) -> tuple[int, str]:
@@ -51,7 +34,7 @@ def explained(error: Exception) -> tuple[int, str]:
     return 500, f"The model failed: {type(error).__name__}. The log of the service has more."
 
 
-def make_app(service: Service, gate: Gate, most_bytes: int) -> ASGIApp:
+def make_app(service: Served, gate: Gate, most_bytes: int) -> ASGIApp:
     """Return the application of a service.
 
     Args:
@@ -78,7 +61,7 @@ def make_app(service: Service, gate: Gate, most_bytes: int) -> ASGIApp:
 
     async def about_model(request: Request) -> Response:
         known(request)
-        return JSONResponse(metadata(service))
+        return JSONResponse(await service.about())
 
     async def model_ready(request: Request) -> Response:
         known(request)
@@ -94,7 +77,7 @@ def make_app(service: Service, gate: Gate, most_bytes: int) -> ASGIApp:
             raise
         except Exception as error:
             code, text = explained(error)
-            service.journal.refused(code)
+            service.refused(code)
             return JSONResponse({"error": text}, code)
         content, headers = await asyncio.to_thread(protocol.write, service.name, asked, answer)
         return Response(content, headers=headers)
@@ -105,13 +88,13 @@ def make_app(service: Service, gate: Gate, most_bytes: int) -> ASGIApp:
             message = json.loads(body) if body.strip() else None
         except ValueError:
             raise RefusedError(400, "Expected a JSON object or no body.") from None
-        return JSONResponse({"done": await control(service, request.path_params["what"], message)})
+        return JSONResponse({"done": await service.control(request.path_params["what"], message)})
 
     async def now(_: Request) -> Response:
-        return JSONResponse(status(service, locked=True), headers={"cache-control": "no-store"})
+        return JSONResponse(await service.status(), headers={"cache-control": "no-store"})
 
     async def metrics(request: Request) -> Response:
-        content, kind = exposition(service, request.headers.get("accept", ""))
+        content, kind = await service.metrics(request.headers.get("accept", ""))
         return Response(content, headers={"content-type": kind})
 
     async def page(_: Request) -> Response:

@@ -12,11 +12,11 @@ import numpy as np
 
 from ..errors import InputError, SettingError
 from . import protocol
-from .app import SERVER, explained, metadata
+from .app import SERVER, explained
 from .inference import DTYPES, INPUT, OUTPUTS, Answer, Inference, RefusedError, asked, from_raw, options, unknown_type
 from .messages import METHODS, ONEOF, SERVICE, messages
 from .security import Gate
-from .service import Service
+from .served import Served
 
 CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
@@ -76,7 +76,7 @@ def write(name: str, request: Inference, answer: Answer) -> Any:
     return message
 
 
-def make_server(service: Service, gate: Gate, most_bytes: int) -> grpc.aio.Server:
+def make_server(service: Served, gate: Gate, most_bytes: int) -> grpc.aio.Server:
     """Return a gRPC server of the service, without an address."""
 
     def known(request: Any) -> None:
@@ -93,7 +93,7 @@ def make_server(service: Service, gate: Gate, most_bytes: int) -> grpc.aio.Serve
             read_request = await asyncio.to_thread(read, request)
             answer = await service.infer(read_request)
         except Exception as error:
-            service.journal.refused(explained(error)[0])
+            service.refused(explained(error)[0])
             raise
         return await asyncio.to_thread(write, service.name, read_request, answer)
 
@@ -103,7 +103,7 @@ def make_server(service: Service, gate: Gate, most_bytes: int) -> grpc.aio.Serve
 
     async def model_metadata(request: Any) -> Any:
         known(request)
-        return messages()["ModelMetadataResponse"](**metadata(service))
+        return messages()["ModelMetadataResponse"](**await service.about())
 
     async def live(_: Any) -> Any:
         return messages()["ServerLiveResponse"](live=True)

@@ -107,12 +107,12 @@ def _values(signals: Signals) -> dict[str, float | None]:
     }
 
 
-def exposition(service: Service, accept: str) -> tuple[bytes, str]:
-    """Return all metrics as text, and its content type."""
+def exposition(collector: Any, accept: str) -> tuple[bytes, str]:
+    """Return the metrics of a collector as text, and its content type."""
     from prometheus_client import CollectorRegistry
     from prometheus_client.exposition import choose_encoder
 
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Collector(service))
+    registry.register(collector)
     encode, kind = choose_encoder(accept)
     return encode(registry), kind

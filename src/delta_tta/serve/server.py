@@ -16,6 +16,7 @@ from ..errors import SettingError
 from .app import make_app
 from .grpc_server import bind, make_server
 from .security import Gate
+from .served import Local
 from .service import Service
 
 DRAIN = 30
@@ -70,12 +71,12 @@ async def _serve(make: Callable[[], Service], address: Address, gate: Gate, anno
             secure = "http" if address.certificate is None else "https"
             said = f"{secure}://{_written(address.host)}:{sock.getsockname()[1]}"
             if address.grpc_port is not None:
-                server = make_server(service, gate, address.most_bytes)
+                server = make_server(Local(service), gate, address.most_bytes)
                 port = bind(server, address.host, address.grpc_port, address.certificate, address.key)
                 await server.start()
                 said += f", gRPC at {_written(address.host)}:{port}"
             config = uvicorn.Config(
-                make_app(service, gate, address.most_bytes),
+                make_app(Local(service), gate, address.most_bytes),
                 loop="asyncio",
                 lifespan="off",
                 ws="none",

@@ -48,14 +48,20 @@ class Model:
     most: int = 256
 
 
+def name_of(chosen: Model) -> str:
+    """Return how clients call the model."""
+    name = chosen.name or re.split(r"[:/]", chosen.model)[-1]
+    if not re.fullmatch(r"[\w.-]{1,100}", name, re.ASCII):
+        raise SettingError(f"Expected a --name of letters, digits, '.', '-' and '_', but got {name!r}.")
+    return name
+
+
 def make_service(chosen: Model, options: Options) -> Callable[[], Service]:
     """Load the model, and return what makes its service inside an event loop."""
     named = models.load(chosen.model, chosen.weights, chosen.classes, chosen.mean, chosen.std)
     shape = chosen.shape or (3, named.size, named.size)
     scale = named.normalisation if len(shape) == 3 and shape[0] == 3 else None
-    name = chosen.name or re.split(r"[:/]", chosen.model)[-1]
-    if not re.fullmatch(r"[\w.-]{1,100}", name, re.ASCII):
-        raise SettingError(f"Expected a --name of letters, digits, '.', '-' and '_', but got {name!r}.")
+    name = name_of(chosen)
 
     def adapted() -> Adapter:
         return adapt(copy.deepcopy(named.model), chosen.method, chosen.preset, **chosen.settings)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import delta_tta
+from all_methods import assert_same_state
 from delta_tta.errors import InputError
 from delta_tta.normalization import IMAGENET
 from delta_tta.serve.batching import Batching
@@ -60,8 +61,8 @@ def test_the_answers_and_the_state_are_those_of_an_adapter():
             same = reference.state_dict()
             state = service.places["shared"].slot.adapter.state_dict()
             assert state["step"] == same["step"] == 4
-            for key in ("parameters", "norms"):
-                assert repr(state.get(key)) == repr(same.get(key))
+            for key in ("parameters", "statistics", "reweighting", "optimizer", "filter"):
+                assert_same_state(state[key], same[key])
 
     asyncio.run(work())
 
@@ -196,7 +197,9 @@ def test_an_update_that_fails_is_told_and_the_service_goes_on():
 
 
 def test_an_estimated_accuracy_is_a_metric():
-    exposition = pytest.importorskip("delta_tta.serve.metrics").exposition
+    pytest.importorskip("prometheus_client")
+
+    from delta_tta.serve import metrics
 
     async def work():
         async with serving() as service:
@@ -204,10 +207,10 @@ def test_an_estimated_accuracy_is_a_metric():
             slot = service.places["shared"].slot
             while slot.signals is None:
                 await asyncio.sleep(0.01)
-            assert b"delta_tta_used{" in exposition(service, "")[0]
-            assert b"delta_tta_accuracy" not in exposition(service, "")[0]
+            assert b"delta_tta_used{" in metrics.exposition(metrics.Collector(service), "")[0]
+            assert b"delta_tta_accuracy" not in metrics.exposition(metrics.Collector(service), "")[0]
             object.__setattr__(slot.signals, "accuracy", Estimate(0.75, 0.5, 0.875))
-            text = exposition(service, "")[0].decode()
+            text = metrics.exposition(metrics.Collector(service), "")[0].decode()
             for name, value in (("accuracy", 0.75), ("accuracy_low", 0.5), ("accuracy_high", 0.875)):
                 assert f'delta_tta_{name}{{stream="shared"}} {value}\n' in text
 
