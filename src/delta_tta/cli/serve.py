@@ -65,9 +65,12 @@ def serve(
     max_bytes: Annotated[int, typer.Option(min=1024, help="The largest request.")] = 64 * 2**20,
     max_samples: Annotated[int, typer.Option(min=1, help="The most samples in a request.")] = 256,
     frozen: Annotated[bool, typer.Option("--frozen", help="Learn nothing until POST /control/learn.")] = False,
-    background: Annotated[
-        bool, typer.Option("--background/--foreground", help="Learn after the answer, or before it.")
-    ] = True,
+    learn: Annotated[
+        str,
+        typer.Option(
+            help="before the answer; in the background; or after it, in another run of the model: the least latency."
+        ),
+    ] = "background",
     token: Annotated[
         str | None, typer.Option(help="The secret; better in DELTA_TTA_TOKEN or a file: others see a command.")
     ] = None,
@@ -88,6 +91,8 @@ def serve(
 
     if streams not in ("shared", "separate"):
         raise SettingError(f"Expected --streams shared or separate, but got {streams!r}.")
+    if learn not in ("before", "background", "after"):
+        raise SettingError(f"Expected --learn before, background or after, but got {learn!r}.")
     gate = security.gate_of(host, token, token_file)
     address = server.Address(host, port, grpc_port if grpc else None, tls_cert, tls_key, max_bytes)
     options = Options(
@@ -98,8 +103,9 @@ def serve(
         seconds,
         batching=Batching(max_batch, max_wait / 1000),
         learning=not frozen,
+        ahead=learn == "after",
     )
-    settings = {**_settings(setting), **({"background": True} if background else {})}
+    settings = {**_settings(setting), **({"background": True} if learn == "background" else {})}
     chosen = Model(model, weights, classes, mean, std, method, preset, settings, name, _sizes(shape), max_samples)
     make = make_service(chosen, copy.deepcopy(options))
     if gate.generated:

@@ -46,6 +46,7 @@ class Options:
         keep: checkpoints of a stream.
         batching: how requests become batches.
         learning: whether the service begins learning, or frozen.
+        ahead: answer with what was learnt before (`predict`), and run the model again to learn.
     """
 
     streams: Literal["shared", "separate"] = "shared"
@@ -56,6 +57,7 @@ class Options:
     keep: int = 3
     batching: Batching = field(default_factory=Batching)
     learning: bool = True
+    ahead: bool = False
 
 
 @dataclass(eq=False)
@@ -135,8 +137,8 @@ class Service:
         return said[0] if len(said) == 1 else f"{said[0]}; {len(said)} streams in memory"
 
     async def _ask(self, task: Callable[[], Any]) -> Any:
-        """Run something that computes outside the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, task)
+        """Run something that computes outside the event loop, and apart from the models."""
+        return await asyncio.get_running_loop().run_in_executor(None, task)
 
     async def _place(self, identity: str) -> Place:
         """Return the place of a stream; another may have to go."""
@@ -184,23 +186,27 @@ class Service:
             self.journal.event("reset", f"{slot.identity} was reset by a request")
         learns = first.learn and self.learning and not slot.frozen
         stream = first.stream or None
-        logits = slot.adapter(x, stream=stream) if learns else slot.adapter.predict(x, stream=stream)
+        learn = slot.adapter.wait
+        if learns and not self.options.ahead:
+            logits = slot.adapter(x, stream=stream)
+        else:
+            logits, learn = slot.adapter.predict(x, stream=stream), partial(slot.adapter, x, stream=stream)
         for job, part in zip(jobs, logits.split([len(part) for part in parts]), strict=True):
             job.settle(part)
         latency = time.monotonic() - first.came
         slot.samples, slot.batches, slot.seen = slot.samples + len(x), slot.batches + 1, time.time()
-        signals = self._learnt(slot) if learns else None
+        signals = self._learnt(slot, learn) if learns else None
         p = logits.float().softmax(1)
         entropy = float(-(p * p.clamp_min(1e-30).log()).sum(1).mean())
         self.journal.batch(logits.argmax(1).numpy(), entropy, latency, signals)
         if slot.full():
             self._save(slot)
 
-    def _learnt(self, slot: Slot) -> Signals | None:
-        """Wait until the batch is learnt and return what happened."""
+    def _learnt(self, slot: Slot, learn: Callable[[], Any]) -> Signals | None:
+        """Learn from the batch, or wait until it is learnt, and return what happened."""
         before = slot.signals
         try:
-            slot.adapter.wait()
+            learn()
         except Exception as error:
             log.exception("The update of %r failed; its state is the one before", slot.identity)
             self.journal.event("failure", f"{slot.identity}: an update failed ({error})")
