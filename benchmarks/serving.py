@@ -4,8 +4,8 @@ python benchmarks/serving.py [--model resnet20-cifar10] [--methods tent+delta an
 
 All services run at once and are asked in turn, round after round. Latency: one client, batches of 8, learning in the
 background, or after the answer (`--learn after`), with a pause between two requests in which the update can end.
-Throughput: 8 clients, no pause, batches of 8, `learn: false`. Ends with 1 where a method in --bars misses a bar: latency
-at most 1.10 times, throughput at least 0.95 times that of the plain model.
+Throughput: 8 clients, no pause, batches of 8, `learn: false`. Ends with 1 where a method in --bars misses a bar:
+latency at most 1.10 times, throughput at least 0.95 times that of the plain model.
 """
 
 from __future__ import annotations
@@ -97,12 +97,8 @@ def main() -> None:
     parser.add_argument("--model", default="resnet20-cifar10")
     parser.add_argument("--weights", help="of the model; random for the untrained network")
     parser.add_argument("--shape", type=int, nargs=3, default=(3, 32, 32))
-    parser.add_argument(
-        "--methods", nargs="+", default=["tent+delta", "tent+delta, after", "anchored", "anchored+mirror+sticky"]
-    )
-    parser.add_argument(
-        "--bars", nargs="*", default=["tent+delta, after", "anchored"], help="methods that must keep to the bars"
-    )
+    parser.add_argument("--methods", nargs="+", default=METHODS, help="with ', after' behind it: --learn after")
+    parser.add_argument("--bars", nargs="*", default=METHODS[:2], help="methods that must keep to the bars")
     parser.add_argument("--seconds", type=float, default=20.0, help="for each of the two measurements")
     parser.add_argument("--pause", type=float, default=5.0, help="between requests, in latencies of the plain model")
     parser.add_argument("--requests", type=int, default=64, help="in a round of the second measurement")
