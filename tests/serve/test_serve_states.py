@@ -270,6 +270,20 @@ def test_control_of_one_stream():
         assert [one["batches"] for one in running.status()["streams"]] == [3, 3]
 
 
+def test_a_frozen_stream_stays_frozen_where_it_goes_and_comes_back(tmp_path):
+    a, b = batches(2)
+    fresh = reference()
+    with Server(*TENT, "--streams", "separate", "--max-streams", 1, "--checkpoints", tmp_path) as running:
+        running.infer(a, stream="other")
+        assert running.control("freeze", "frozen")[0] == 200
+        for _ in range(2):
+            running.infer(b, stream="other")  # which drops it from memory
+            np.testing.assert_array_equal(running.infer(a, stream="frozen"), fresh.predict(a))
+        assert running.control("learn")[0] == 200
+        np.testing.assert_array_equal(running.infer(a, stream="frozen"), fresh(a))
+        np.testing.assert_array_equal(running.infer(b, stream="frozen"), fresh(b))
+
+
 def test_a_checkpoint_of_another_method_is_refused(tmp_path):
     with Server("--checkpoints", tmp_path) as running:
         running.infer(batches(1)[0])

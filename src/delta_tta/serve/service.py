@@ -74,6 +74,7 @@ class Service:
     def __init__(self, name: str, adapt: Callable[[], Adapter], wanted: Wanted, options: Options) -> None:
         self.name, self.wanted, self.options = name, wanted, options
         self.learning = options.learning
+        self.frozen: set[str] = set()  # streams that are to learn nothing, in memory or not
         self._maker = Maker(adapt, options.folder, options.every, options.keep)
         self.places: OrderedDict[str, Place] = OrderedDict()
         self._opening = asyncio.Lock()
@@ -154,6 +155,7 @@ class Service:
                         else partial(self._maker.separate, identity)
                     )
                     slot = await self._ask(make)
+                    slot.frozen = identity in self.frozen
                     self.places[identity] = self._queue(slot)
                     if slot.resumed:
                         self.journal.event("resume", f"{identity} continues from its checkpoint")

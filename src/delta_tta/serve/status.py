@@ -66,11 +66,13 @@ def _reset(service: Service, slot: Slot) -> str:
 
 
 def _freeze(service: Service, slot: Slot) -> str:
+    service.frozen.add(slot.identity)
     slot.frozen = True
     return f"{slot.identity} learns no more"
 
 
 def _learn(service: Service, slot: Slot) -> str:
+    service.frozen.discard(slot.identity)
     slot.frozen = False
     return f"{slot.identity} learns again"
 
@@ -98,8 +100,10 @@ async def control(service: Service, what: str, message: Any) -> str:
     if stream is None and what in ("freeze", "learn"):
         service.learning = what == "learn"
         done = "The service learns no more" if what == "freeze" else "The service learns again"
-        if what == "learn" and service.places:
-            await service.control(None, lambda slot: _learn(service, slot))
+        if what == "learn":
+            service.frozen.clear()
+            for place in service.places.values():
+                place.slot.frozen = False
     else:
         done = await service.control(stream, lambda slot: ACTS[what](service, slot))
     service.journal.event(what, done)
