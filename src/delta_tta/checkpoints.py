@@ -124,11 +124,11 @@ class Checkpointer:
     def try_save(self) -> bool:
         """Save now and return whether that worked; what goes wrong is logged and counted."""
         with self._lock:
-            if self.adapter is not None:
-                before = self.failures
-                self._try_to_save(self.adapter)
-                return self.failures == before and not self._due
-            return False
+            if self.adapter is None:
+                return False
+            before, self._due = self.failures, True  # where an update failed, the next batch saves
+            self._try_to_save(self.adapter)
+            return self.failures == before and not self._due
 
     def __enter__(self) -> Checkpointer:
         return self

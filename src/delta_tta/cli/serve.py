@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import SettingError, install
-from . import completion as completion
-from .console import say
-from .options import Mean, Preset, Std, read_value
+from .support import completion as completion
+from .support.console import say
+from .support.options import Mean, Preset, Std, read_value
 
 EXAMPLES = """
 Examples:

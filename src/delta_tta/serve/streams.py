@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..adapter import Adapter
-from ..engine.checkpoints import Checkpointer, load_state, save_state
+from ..checkpoints import Checkpointer, load_state, save_state
 from ..signals import Signals
 from .inference import RefusedError
 
