@@ -92,6 +92,12 @@ class Service:
         self.process.wait()
 
 
+def timed(run: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="resnet20-cifar10")
@@ -107,10 +113,7 @@ def main() -> None:
     services = {name: Service(args.model, name, args.weights, tuple(args.shape)) for name in names}
     try:
         plain = services["source"].once()
-        plain()
-        start = time.perf_counter()
-        plain()
-        pause = args.pause * (time.perf_counter() - start)
+        pause = args.pause * min(timed(plain) for _ in range(9))
         variants = {name: service.once() for name, service in services.items()}
         latency = {name: [] for name in names}
         end = time.monotonic() + args.seconds

@@ -53,9 +53,9 @@ class Server:
         if self.process.poll() is None:
             self.kill()
 
-    def end(self):
-        """Send SIGTERM and return the exit code."""
-        self.process.send_signal(signal.SIGTERM)
+    def end(self, number=signal.SIGTERM):
+        """Tell it to end and return the exit code."""
+        self.process.send_signal(number)
         code = self.process.wait(60)
         self._reader.join()
         self.process.stdout.close()

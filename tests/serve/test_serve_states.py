@@ -2,8 +2,10 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -85,8 +87,6 @@ def test_time_saves_what_batches_do_not(tmp_path):
 
 
 def test_sigterm_answers_what_has_come_and_saves(tmp_path):
-    import threading
-
     stream = batches(40)
     with Server(*TENT, "--checkpoints", tmp_path, "--every", 1000, "--seconds", 1000) as running:
         seen = []
@@ -107,6 +107,13 @@ def test_sigterm_answers_what_has_come_and_saves(tmp_path):
     assert state_of(tmp_path / "shared")[0] in (len(answered), len(answered) + 1)  # the last answer may be on the way
     for found, expected in zip(answered, answers(reference(), stream), strict=False):
         np.testing.assert_array_equal(found, expected)
+
+
+def test_ctrl_c_saves_like_sigterm(tmp_path):
+    with Server(*TENT, "--checkpoints", tmp_path, "--every", 1000, "--seconds", 1000) as running:
+        running.infer(batches(1)[0])
+        assert running.end(signal.SIGINT) == 130
+    assert state_of(tmp_path / "shared")[0] == 1
 
 
 def test_a_full_disk_stops_no_answer_and_is_told(small_disk):

@@ -47,6 +47,7 @@ def serve(
     shape: Annotated[
         str | None, typer.Option(help="Of one sample, as 3,224,224. Default: what the model was trained on.")
     ] = None,
+    device: Annotated[str | None, typer.Option(help="Where the model runs, as cuda:0. Default: the CPU.")] = None,
     host: Annotated[str, typer.Option(help="Where to listen; others than this machine need a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of HTTP; 0 takes a free one.")] = 8080,
     grpc_port: Annotated[int, typer.Option(min=0, max=65535, help="Of gRPC; 0 takes a free one.")] = 8081,
@@ -106,7 +107,9 @@ def serve(
         ahead=learn == "after",
     )
     settings = {**_settings(setting), **({"background": True} if learn == "background" else {})}
-    chosen = Model(model, weights, classes, mean, std, method, preset, settings, name, _sizes(shape), max_samples)
+    chosen = Model(
+        model, weights, classes, mean, std, method, preset, settings, name, _sizes(shape), max_samples, device
+    )
     make = make_service(chosen, copy.deepcopy(options))
     if gate.generated:
         say(f"The token for /control/: {gate.token}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Hashable
@@ -14,6 +15,8 @@ from typing import Any
 from torch import Tensor
 
 from .inference import RefusedError
+
+log = logging.getLogger("delta_tta")
 
 MOST_WAITING = 1024
 """Requests in one queue; more are refused."""
@@ -61,7 +64,9 @@ class Job:
             loop.call_soon_threadsafe(self._settle, value, error)
 
     def _settle(self, value: Any, error: BaseException | None) -> None:
-        if self.future.done():  # the client went away
+        if self.future.done():  # the client went away, or it went wrong behind the answer
+            if error is not None and not self.future.cancelled():
+                log.error("A batch was answered, and what followed failed", exc_info=error)
             return
         if error is None:
             self.future.set_result(value)

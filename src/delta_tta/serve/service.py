@@ -96,7 +96,9 @@ class Service:
     def _begin(self) -> None:
         """Learn how many classes there are, from a copy that answers one sample and goes."""
         adapter = self._maker.trial()
-        logits = adapter.predict(torch.zeros(1, *self.wanted.shape))
+        device = next((p.device for p in adapter.parameters()), torch.device("cpu"))
+        logits = adapter.predict(torch.zeros(1, *self.wanted.shape, device=device))
+        self._device = device
         self.classes, self.method = int(logits.shape[1]), str(adapter.recipe)
         self.words, self.network = adapter.extra_repr().partition(": ")[2], type(adapter.model).__name__
         self.journal = Journal(self.classes)
@@ -182,7 +184,7 @@ class Service:
         """Answer jobs as one batch, then learn from it; in a worker thread."""
         first = jobs[0]
         parts = [job.samples for job in jobs if job.samples is not None]
-        x = parts[0] if len(parts) == 1 else torch.cat(parts)
+        x = (parts[0] if len(parts) == 1 else torch.cat(parts)).to(self._device)
         if first.reset:
             slot.reset()
             self.journal.event("reset", f"{slot.identity} was reset by a request")
@@ -193,6 +195,7 @@ class Service:
             logits = slot.adapter(x, stream=stream)
         else:
             logits, learn = slot.adapter.predict(x, stream=stream), partial(slot.adapter, x, stream=stream)
+        logits = logits.cpu()
         for job, part in zip(jobs, logits.split([len(part) for part in parts]), strict=True):
             job.settle(part)
         latency = time.monotonic() - first.came

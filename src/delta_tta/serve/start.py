@@ -33,6 +33,7 @@ class Model:
         name: how clients call it; None takes the last part of `model`.
         shape: of one sample; None takes what the model was trained on.
         most: samples in one request.
+        device: where it runs; None: on the CPU.
     """
 
     model: str
@@ -46,6 +47,7 @@ class Model:
     name: str | None = None
     shape: tuple[int, ...] | None = None
     most: int = 256
+    device: str | None = None
 
 
 def name_of(chosen: Model) -> str:
@@ -64,6 +66,6 @@ def make_service(chosen: Model, options: Options) -> Callable[[], Service]:
     name = name_of(chosen)
 
     def adapted() -> Adapter:
-        return adapt(copy.deepcopy(named.model), chosen.method, chosen.preset, **chosen.settings)
+        return adapt(copy.deepcopy(named.model).to(chosen.device), chosen.method, chosen.preset, **chosen.settings)
 
     return lambda: Service(name, adapted, Wanted(shape, scale, chosen.most), options)
