@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -60,7 +62,17 @@ def run(make: Callable[[], Service], address: Address, gate: Gate, announce: Cal
         gate: who may ask.
         announce: called with a line when all is ready.
     """
-    asyncio.run(_serve(make, address, gate, announce))
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # for which asyncio would cancel us before all is saved
+        signal.signal(signal.SIGINT, _interrupt)
+    try:
+        asyncio.run(_serve(make, address, gate, announce))
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 async def _serve(make: Callable[[], Service], address: Address, gate: Gate, announce: Callable[[str], Any]) -> None:
