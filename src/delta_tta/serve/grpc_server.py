@@ -93,8 +93,9 @@ def make_server(service: Served, gate: Gate, most_bytes: int) -> grpc.aio.Server
             read_request = await asyncio.to_thread(read, request)
             answer = await service.infer(read_request)
         except Exception as error:
-            service.refused(explained(error)[0])
-            raise
+            status, text = explained(error)
+            service.refused(status)
+            raise RefusedError(status, text) from error
         return await asyncio.to_thread(write, service.name, read_request, answer)
 
     async def model_ready(request: Any) -> Any:

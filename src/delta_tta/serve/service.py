@@ -9,7 +9,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -242,8 +241,12 @@ class Service:
             await asyncio.sleep(TICK)
             for place in list(self.places.values()):
                 if place.lane.idle and place.slot.due(self.options.seconds):
-                    with suppress(RefusedError):
+                    try:
                         await place.lane.act(partial(self._save, place.slot))
+                    except RefusedError:  # it is dropped, or the service ends, and that saves
+                        pass
+                    except Exception:
+                        log.exception("Saving %r failed", place.slot.identity)
 
 
 def outputs(logits: Tensor, names: list[str]) -> Answer:
