@@ -1,7 +1,10 @@
 """Who may ask for what."""
 
 import base64
+import json
 import ssl
+import subprocess
+import sys
 import time
 import urllib.request
 
@@ -170,6 +173,21 @@ def test_tls_for_both(tmp_path):
             assert live(b"").live
         with pytest.raises(ConnectionError):  # plain HTTP
             server.ask("GET", "/v2")
+
+
+def test_where_it_listens_as_json(tmp_path):
+    command = [sys.executable, "-c", "from delta_tta.cli import main; main()", "serve", "resnet20-cifar10", "--json"]
+    command += ["--port", "0", "--grpc-port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        lines = [process.stdout.readline()]
+        while lines[-1].strip() != "}":
+            lines.append(process.stdout.readline())
+        process.terminate()
+        said = json.loads("".join(lines))
+        assert process.stdout.read() == ""
+    assert said["name"] == "resnet20-cifar10"
+    assert said["http"].startswith("http://127.0.0.1:")
+    assert said["grpc"].startswith("127.0.0.1:")
 
 
 def test_no_grpc_where_none_is_wanted():

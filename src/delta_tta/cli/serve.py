@@ -11,15 +11,14 @@ import typer
 
 from ..errors import SettingError, install
 from .support import completion as completion
-from .support.console import say
+from .support.console import Json, print_json, say
 from .support.options import Mean, Preset, Std, read_value
 
 EXAMPLES = """
 Examples:
   delta-tta serve resnet20-cifar10 --checkpoints states        # on this machine alone, the embedded network
   delta-tta serve torchvision:resnet50 --streams separate --checkpoints states --max-batch 32 --max-wait 5
-  DELTA_TTA_TOKEN=… delta-tta serve timm:resnet50 --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
-  curl localhost:8080/v2/models/resnet20-cifar10               # docs/serve.md has more
+  delta-tta serve timm:resnet50 --host 0.0.0.0 --token-file token --tls-cert cert.pem --tls-key key.pem
 """
 NEEDS = ("uvicorn", "starlette", "grpc", "google.protobuf", "prometheus_client")
 
@@ -78,6 +77,7 @@ def serve(
     token_file: Annotated[Path | None, typer.Option(help="File that holds the secret.")] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM), for HTTPS and gRPC.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
+    as_json: Json = False,
 ) -> None:
     """Serve a model that adapts, over the Open Inference Protocol (REST and gRPC).
 
@@ -113,7 +113,13 @@ def serve(
     make = make_service(chosen, copy.deepcopy(options))
     if gate.generated:
         say(f"The token for /control/: {gate.token}")
-    server.run(make, address, gate, lambda line: typer.echo(f"Serving {line}"))
+    server.run(make, address, gate, print_json if as_json else _announce)
+
+
+def _announce(where: dict[str, str | None]) -> None:
+    """Say where the service is."""
+    grpc = "" if where["grpc"] is None else f", gRPC at {where['grpc']}"
+    typer.echo(f"Serving {where['name']} at {where['http']}{grpc}")
 
 
 def require() -> None:

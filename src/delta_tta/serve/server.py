@@ -53,14 +53,16 @@ class Address:
                 raise SettingError(f"Expected a PEM file at {file}, but there is none.")
 
 
-def run(make: Callable[[], Service], address: Address, gate: Gate, announce: Callable[[str], Any]) -> None:
+def run(
+    make: Callable[[], Service], address: Address, gate: Gate, announce: Callable[[dict[str, str | None]], Any]
+) -> None:
     """Serve until SIGTERM or Ctrl-C, then answer what has come and save all states.
 
     Args:
         make: makes the service, inside the event loop.
         address: where.
         gate: who may ask.
-        announce: called with a line when all is ready.
+        announce: called with name and addresses when all is ready.
     """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:  # for which asyncio would cancel us before all is saved
@@ -75,18 +77,21 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-async def _serve(make: Callable[[], Service], address: Address, gate: Gate, announce: Callable[[str], Any]) -> None:
+async def _serve(
+    make: Callable[[], Service], address: Address, gate: Gate, announce: Callable[[dict[str, str | None]], Any]
+) -> None:
     service, server = make(), None
     with _socket(address.host, address.port) as sock:
         await service.start()
         try:
             secure = "http" if address.certificate is None else "https"
-            said = f"{secure}://{_written(address.host)}:{sock.getsockname()[1]}"
+            at = f"{secure}://{_written(address.host)}:{sock.getsockname()[1]}"
+            where: dict[str, str | None] = {"name": service.name, "http": at, "grpc": None}
             if address.grpc_port is not None:
                 server = make_server(Local(service), gate, address.most_bytes)
                 port = bind(server, address.host, address.grpc_port, address.certificate, address.key)
                 await server.start()
-                said += f", gRPC at {_written(address.host)}:{port}"
+                where["grpc"] = f"{_written(address.host)}:{port}"
             config = uvicorn.Config(
                 make_app(Local(service), gate, address.most_bytes),
                 loop="asyncio",
@@ -99,7 +104,7 @@ async def _serve(make: Callable[[], Service], address: Address, gate: Gate, anno
                 ssl_keyfile=address.key,
                 timeout_graceful_shutdown=DRAIN,
             )
-            announce(f"{service.name} at {said}")
+            announce(where)
             await uvicorn.Server(config).serve(sockets=[sock])
         finally:  # also after a signal, which uvicorn raises again when all is answered
             if server is not None:
