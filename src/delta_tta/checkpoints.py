@@ -40,7 +40,7 @@ class Checkpointer:
 
     Args:
         folder: where the files are kept; made if it is not there.
-        every: batches from one checkpoint to the next.
+        every: batches from one checkpoint to the next; None saves where `save` or `try_save` is called.
         keep: how many of the newest to keep.
 
     Attributes:
@@ -61,8 +61,8 @@ class Checkpointer:
         >>> folder.cleanup()
     """
 
-    def __init__(self, folder: str | Path, every: int = 500, keep: int = 3) -> None:
-        for name, value in (("every", every), ("keep", keep)):
+    def __init__(self, folder: str | Path, every: int | None = 500, keep: int = 3) -> None:
+        for name, value in (("every", 1 if every is None else every), ("keep", keep)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise SettingError(f"Expected `{name}` to be an integer of at least 1, but got {value!r}.")
         self.folder = Path(folder).absolute()  # wherever the program goes
@@ -121,6 +121,15 @@ class Checkpointer:
                 path = self._save(self.adapter.state_dict())
             return path
 
+    def try_save(self) -> bool:
+        """Save now and return whether that worked; what goes wrong is logged and counted."""
+        with self._lock:
+            if self.adapter is None:
+                return False
+            before, self._due = self.failures, True  # where an update failed, the next batch saves
+            self._try_to_save(self.adapter)
+            return self.failures == before and not self._due
+
     def __enter__(self) -> Checkpointer:
         return self
 
@@ -154,7 +163,7 @@ class Checkpointer:
             self._inside.discard(threading.get_ident())
             if logits is not None:
                 self.step += 1
-                self._due = self._due or self.step % self.every == 0
+                self._due = self._due or (self.every is not None and self.step % self.every == 0)
                 if self._due:
                     self._try_to_save(self.adapter)
 

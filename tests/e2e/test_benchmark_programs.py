@@ -21,6 +21,11 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ("estimate.py", [], "| all |"),
         ("edge.py", ["--seconds", "1", "--batch-size", "8"], "| resnet20-cifar10 | anchored+sticky |"),
         (
+            "serving.py",
+            ["--seconds", "0.1", "--methods", "anchored", "--requests", "16", "--pause", "0"],
+            "| anchored | ",
+        ),
+        (
             "covered_lens.py",
             ["--corruptions", "saturate", "--methods", "tema", "--images", "80", "--batch-size", "20", "--frames", "1"],
             "| 1 of 1 | 0 |",

@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"(?:<!-- not run: (?P<why>[^>]+) -->\n)?```python\n(?P<code>.*?)```", re.S)
 PAGES = [str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs").rglob("*.md"))]
 TESTED_ALONE = {
-    f"docs/{name}.md" for name in ("quickstart", "data", "laboratory", "services", "architecture", "new-method")
+    f"docs/{name}.md"
+    for name in ("quickstart", "data", "laboratory", "services", "serve", "architecture", "new-method")
 }
 """Pages whose examples have a test of their own below."""
 

@@ -433,3 +433,26 @@ def test_a_link_stays_a_link_and_the_file_it_leads_to_is_written(tmp_path):
     with pytest.raises(OSError, match=r"loop\.pt"):
         save_state(adapter, tmp_path / "loop.pt")
     assert (tmp_path / "loop.pt").is_symlink()
+
+
+def test_without_a_number_of_batches_it_saves_where_it_is_told_to(tmp_path, caplog):
+    adapter = delta_tta.adapt(conv_net(), "tent+delta")
+    checkpoints = Checkpointer(tmp_path / "folder", every=None)
+    assert not checkpoints.try_save()  # nothing is attached
+    checkpoints.attach(adapter)
+    for x in batches(3):
+        adapter(x)
+    assert list(checkpoints.folder.iterdir()) == []
+    assert checkpoints.try_save()
+    assert [path.name for path in checkpoints.folder.iterdir()] == ["step-000000003.pt"]
+    shutil.rmtree(checkpoints.folder)
+    assert not checkpoints.try_save()
+    assert not checkpoints.try_save()
+    assert (checkpoints.failures, len(caplog.records)) == (2, 1)
+    assert isinstance(checkpoints.last_error, FileNotFoundError)
+    checkpoints.folder.mkdir()
+    assert checkpoints.try_save()
+    assert checkpoints.last_error is None
+    resumed = delta_tta.adapt(conv_net(), "tent+delta")
+    assert Checkpointer(checkpoints.folder).attach(resumed).step == 3
+    assert same_state(resumed, adapter)

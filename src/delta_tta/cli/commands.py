@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from . import compare, corrupt, demo, export, methods, report, reproduce, run, train, tune
+from . import compare, corrupt, demo, export, methods, report, reproduce, run, serve, train, tune
 from .app import Command, Program, program
 
 COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "report": (report.report, report.EXAMPLES),
     "tune": (tune.tune, tune.EXAMPLES),
     "train": (train.train, train.EXAMPLES),
+    "serve": (serve.serve, serve.EXAMPLES),
     "corrupt": (corrupt.corrupt, corrupt.EXAMPLES),
     "export": (export.export, export.EXAMPLES),
     "methods": (methods.methods, methods.EXAMPLES),

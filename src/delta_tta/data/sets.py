@@ -182,12 +182,19 @@ def read_image(path: Path, size: int | None, resize: int = 0) -> Images:
         raise DataError(f"{path} is not a readable image ({error}); get it again.") from None
     if deep:
         picture = Image.fromarray(_eight_bits(np.asarray(picture), path)).convert("RGB")
-    if size is not None and picture.size != (size, size):
-        scale = resize / min(picture.size)
-        width, height = (max(round(side * scale), size) for side in picture.size)
-        left, top = (width - size) // 2, (height - size) // 2
-        picture = picture.resize((width, height), Image.Resampling.BILINEAR).crop((left, top, left + size, top + size))
-    return np.asarray(picture)
+    return np.asarray(picture if size is None else square(picture, size, resize))
+
+
+def square(picture: Any, size: int, resize: int) -> Any:
+    """Return a Pillow image with its shorter side scaled to `resize`, and the square of `size` in its middle."""
+    from PIL import Image
+
+    if picture.size == (size, size):
+        return picture
+    scale = resize / min(picture.size)
+    width, height = (max(round(side * scale), size) for side in picture.size)
+    left, top = (width - size) // 2, (height - size) // 2
+    return picture.resize((width, height), Image.Resampling.BILINEAR).crop((left, top, left + size, top + size))
 
 
 def _eight_bits(grey: npt.NDArray[Any], path: Path) -> Images:
