@@ -81,7 +81,7 @@ def test_a_model_that_fails_where_domains_take_turns_is_not_filtered(smooth):
             correction, beliefs = filtered(own, beliefs, None, smooth, sharp if told else None)
             changes[told] = float(((own + correction).argmax(1) != own.argmax(1)).mean())
     assert changes[True] < 0.1
-    assert changes[False] > 0.3  # with one mean over all domains
+    assert changes[False] > 0.15  # with one mean over all domains
 
 
 def test_the_shapes_of_a_saved_state():
