@@ -30,8 +30,7 @@ from .signals import Outcome, Signals
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# torch.compile(model) is welcome; the adapter around it is not for tracing. torch.compiler.disable would do, but
-# importing it costs as much time as torch itself, and this form of it waits until someone compiles.
+# The model may be compiled, the adapter around it not. Importing torch.compiler.disable takes as long as torch itself.
 _never_compiled: Callable[[F], F] = getattr(torch, "_disable_dynamo", torch.compiler.disable)
 
 
@@ -50,12 +49,13 @@ class Adapter(Stateful):
         settings: Settings,
         source: Iterable[Tensor] | None = None,
         ranks: Ranks | None = None,
+        wrapper: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.recipe = recipe
         self.settings = settings
         with torch.inference_mode(False):
-            adapted = AdaptedModel(model, recipe, settings, ranks)
+            adapted = AdaptedModel(model, recipe, settings, ranks, wrapper)
             try:
                 kind = Updater if recipe.standalone is None else COMPONENTS[recipe.standalone].build
                 self._updater: Updater = kind(adapted, recipe, settings)

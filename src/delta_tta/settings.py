@@ -1,4 +1,4 @@
-"""The flat, typed settings of `adapt` and the presets that hold the paper's values."""
+"""The flat, typed settings of `adapt`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from typing import Any, Literal, TypeVar, get_type_hints
 
 from .errors import SettingError, nearest
 from .guard.limits import Guard
+from .presets import OURS as OURS
+from .presets import PRESETS as PRESETS
+from .presets import on_cifar as on_cifar
 from .typed import typed
 
 T = TypeVar("T")
@@ -64,6 +67,7 @@ class Settings:
         sync: adapt together with the other processes of torch.distributed, as one model on one large batch.
         guard: "on": never learn from garbage (not finite, out of proportion, blank), and undo a collapse; "off":
             nothing of it; or a `Guard` of your own.
+        compile: run the model through torch.compile, for batches of any size. The first batches take up to minutes.
         extra: settings that components outside of this package have declared, by name.
     """
 
@@ -97,6 +101,7 @@ class Settings:
     reset_every: int | None = None
     sync: bool = False
     guard: Guard | Literal["on", "off"] = "off"
+    compile: bool = False
     extra: tuple[tuple[str, Any], ...] = ()
 
     def options(self, kind: type[T]) -> T:
@@ -133,53 +138,16 @@ class Settings:
         fine = every or not self.episodic  # otherwise the kept samples would be forgotten
         _require("sync", self.sync, not self.sync or every, "False unless update='every' or 'auto'")
         _require("sync", self.sync, not (self.sync and self.background), "False with background=True")
+        _require("compile", self.compile, not (self.compile and self.sync), "False with sync=True")
         _require("episodic", self.episodic, fine, "False with update='slow' or 'window'")
-
-
-_CIFAR: Mapping[str, Any] = {
-    "optimizer": "adam",
-    "lr": 1e-3,
-    "alpha": 0.95,
-    "lam": 0.9,
-    "reduction": "batch",
-    "similarity": 0.4,
-    "restore": 0.01,
-    "symmetric": False,
-}
-_IMAGENET: Mapping[str, Any] = {
-    "optimizer": "sgd",
-    "lr": 2.5e-4,
-    "alpha": 0.95,
-    "lam": 0.95,
-    "reduction": "selected",
-}
-
-OURS: Mapping[str, Any] = MappingProxyType({"update": "auto", "guard": "on"})
-"""The defaults of methods with anchored statistics, which are ours; every other method behaves as its paper says."""
-
-PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "cifar10-c": _CIFAR,
-        "cifar100-c": _CIFAR,
-        "imagenet-c": _IMAGENET,
-        "imagenet-r": _IMAGENET,
-        "ytbb-sub": {**_IMAGENET, "alpha": 0.999, "lam": 0.9},
-    }
-)
-"""The settings of the paper's appendix, by data set; CIFAR10-C, which it does not use, as CIFAR100-C."""
 
 
 ALIASES: Mapping[str, str] = MappingProxyType({"learning_rate": "lr", "step_size": "lr"})
 """What others call a setting."""
 
 
-COMMON = ("update", "length", "background", "episodic", "reset_every", "sync", "guard")
+COMMON = ("update", "length", "background", "episodic", "reset_every", "sync", "guard", "compile")
 """Settings that every method has."""
-
-
-def on_cifar(**settings: Any) -> Mapping[str, Mapping[str, Any]]:
-    """Return defaults that a component has with the presets of CIFAR."""
-    return MappingProxyType(dict.fromkeys(("cifar10-c", "cifar100-c"), MappingProxyType(settings)))
 
 
 def make_settings(

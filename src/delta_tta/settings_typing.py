@@ -40,3 +40,4 @@ class SettingsDict(TypedDict, total=False):
     reset_every: int | None
     sync: bool
     guard: Guard | Literal["on", "off"]
+    compile: bool

@@ -17,6 +17,7 @@ from ..norms.statistics import at_least_float32, changed_since, follow
 from ..recipe import Recipe
 from ..registry import COMPONENTS
 from ..settings import Settings
+from .compiling import CompiledRun
 from .digests import architecture
 from .distributed import Ranks
 from .model_checks import check_kind, check_layers
@@ -28,7 +29,14 @@ _alive: WeakValueDictionary[int, AdaptedModel] = WeakValueDictionary()
 class AdaptedModel:
     """Owns the swapped layers and the trained parameters, and remembers the source."""
 
-    def __init__(self, model: nn.Module, recipe: Recipe, settings: Settings, ranks: Ranks | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        recipe: Recipe,
+        settings: Settings,
+        ranks: Ranks | None = None,
+        wrapper: nn.Module | None = None,
+    ) -> None:
         check_kind(model, recipe)
         if model in _adapted:
             raise ModelError("The model is being adapted already; call unload() on its adapter first.")
@@ -68,6 +76,8 @@ class AdaptedModel:
             self.unload(keep=False)
             raise
         self._modules = list(model.modules())
+        compiles = settings.compile or wrapper is not None
+        self._run: Callable[[Tensor], object] = CompiledRun(model, wrapper) if compiles else model
         self._writes = False  # whether the model changes its input in place
         self._looked: set[bool] = set()  # whether that was looked at with gradients, and without
         self.overwritten: str | None = None  # the name of a norm layer whose input the model changes afterwards
@@ -82,11 +92,11 @@ class AdaptedModel:
         if any(module.training for module in self._modules):
             self.model.eval()
         if self._writes or x.is_inference():  # such tensors do not count how often they were changed
-            return self.model(x.clone())
+            return self._run(x.clone())
         if torch.is_grad_enabled() not in self._looked:
             return self._run_first(x)
         before = x._version
-        y = self.model(x)
+        y = self._run(x)
         if x._version != before:
             self._writes = True
             raise InputError(

@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..registry import component
 from ..settings import Settings
-from .base import AdaptiveNorm, Phase, Tail, batch_norm
+from .base import AdaptiveNorm, Phase, Tail, Used, batch_norm
 from .statistics import Observation, follow
 from .tbr import eval_norm, tbr
 
@@ -36,6 +36,7 @@ class MovingAverage(AdaptiveNorm):
     uses: ClassVar[tuple[str, ...]] = ("alpha", "init")
 
     observation: type[Observation] = Observation
+    through_batch: ClassVar[bool] = False  # whether gradients pass through the batch's statistics
     mean: Tensor | None
     std: Tensor | None
 
@@ -54,30 +55,48 @@ class MovingAverage(AdaptiveNorm):
 
     def frozen(self, x: Tensor) -> Tensor:
         """Normalise with the moving averages; before any batch was learnt from, as the source model does."""
-        current = self._current() or self.inherited()
-        if current is None and self._phase.ranks is not None:
-            current = self._observation(x).statistics
-        if current is None:
-            return batch_norm(x, self.source)
-        return eval_norm(x, *self._affine, *current)
+        current = self._known(x)
+        return batch_norm(x, self.source) if current is None else eval_norm(x, *self._affine, *current)
 
     def observe(self, x: Tensor) -> Tensor:
         """Normalise with the averages as they were before this batch."""
+        return self.normalise(x, *self._observed(x))
+
+    def replay(self, x: Tensor) -> Tensor:
+        """Normalise with the averages that `observe` used."""
+        return self.normalise(x, *self._replayed(x))
+
+    def used(self, x: Tensor) -> Used | None:
+        """Return what a compiled model normalises with."""
+        phase = self._phase.now
+        if phase in ("frozen", "source"):
+            fixed = self._known(x) if phase == "frozen" else self._measured_source(x)
+            return None if fixed is None else (*fixed, None)
+        mean, std, seen = self._observed(x) if phase == "observing" else self._replayed(x)
+        if phase == "observing":
+            _ = seen.statistics  # a compiled model uses the memory of x again without notice
+        return mean, std, seen if self.through_batch else None
+
+    def _known(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
+        current = self._current() or self.inherited()
+        if current is None and self._phase.ranks is not None:
+            current = self._observation(x).statistics
+        return current
+
+    def _observed(self, x: Tensor) -> tuple[Tensor, Tensor, Observation]:
         pending, seen = self._pending, self._observation(x)
         current = self._current()
         if current is None:
             current = pending.start = pending.start or seen.statistics
-        y = self.normalise(x, *current, seen)
         if not torch.is_grad_enabled():
             _ = seen.statistics  # no backward pass will come: measure now and let the features go
         pending.seen.append(seen)
-        return y
+        return (*current, seen)
 
-    def replay(self, x: Tensor) -> Tensor:
-        """Normalise with the averages that `observe` used."""
+    def _replayed(self, x: Tensor) -> tuple[Tensor, Tensor, Observation]:
         current = self._current() or self._pending.start
         assert current is not None
-        return self.normalise(x, *current, self._observation(x))
+        return (*current, self._observation(x))
 
     def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
         """Return γ (x − mean) / std + β with the gradient of the method."""
@@ -153,6 +172,8 @@ class MovingAverage(AdaptiveNorm):
 class Tema(MovingAverage):
     """Gradients take the moving averages for constants; under TENT this destroys the model."""
 
+    fuses = True
+
     def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
         """Eval-mode batch norm."""
         return eval_norm(x, *self._affine, mean, std)
@@ -163,6 +184,7 @@ class Tbr(MovingAverage):
     """Test-time batch renormalisation; see tbr.py."""
 
     without_objective = "tema"
+    fuses = through_batch = True
 
     def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
         """Equation 1."""
