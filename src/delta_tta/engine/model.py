@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..errors import InputError, ModelError
 from ..norms import AdaptiveNorm, NormSites, Phase
-from ..norms.others import in_float32, other_norms
+from ..norms.others import in_float32, laid_out, other_norms
 from ..norms.statistics import at_least_float32, changed_since, follow
 from ..recipe import Recipe
 from ..registry import COMPONENTS
@@ -67,6 +67,8 @@ class AdaptedModel:
         _alive[id(self)] = self
         self._wide = recipe.trains == "norms"
         self._casts: list[RemovableHandle] = []
+        group_norms = (m for m in model.modules() if isinstance(m, nn.GroupNorm) and self.parameters)
+        self._layouts = [laid_out(layer) for layer in group_norms]
         try:
             trained = {p for one in _others() for p in one.parameters.values()}
             for p in self._requires_grad:
@@ -168,6 +170,8 @@ class AdaptedModel:
         for name, p in self.parameters.items():
             _give(p, p.data.to(self._types[name]))
         self._narrow()
+        for hook in self._layouts:
+            hook.remove()
         if keep:
             self._sites.bake()
         self._sites.restore()
