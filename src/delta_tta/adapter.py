@@ -30,7 +30,7 @@ from .signals import Outcome, Signals
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# The model may be compiled, the adapter around it not. Importing torch.compiler.disable takes as long as torch itself.
+# Importing torch.compiler.disable, which does the same, takes as long as importing torch.
 _never_compiled: Callable[[F], F] = getattr(torch, "_disable_dynamo", torch.compiler.disable)
 
 
@@ -95,7 +95,7 @@ class Adapter(Stateful):
                 self._restore_source()
             background = self.settings.background
             if wrong is None:
-                logits, update = self._schedule.answer(x.clone() if background else x, later=background)
+                logits, update = self._schedule.respond(x.clone() if background else x, later=background)
             else:
                 logits, update = self._updater.refuse(x, wrong)
             after = None
@@ -244,6 +244,7 @@ class Adapter(Stateful):
             rollbacks=self._hooks.rollbacks,
             share=None if self._updater.shares is None else self._updater.shares.share,
             stays=None if self._filter is None else self._filter.stays,
+            layout=self._updater.adapted.layout.now,
         )
 
     def _streams(self, stream: Any, size: int) -> list[Hashable] | None:

@@ -68,6 +68,8 @@ class Settings:
         guard: "on": never learn from garbage (not finite, out of proportion, blank), and undo a collapse; "off":
             nothing of it; or a `Guard` of your own.
         compile: run the model through torch.compile, for batches of any size. The first batches take up to minutes.
+        layout: memory layout of images and weights: "contiguous", "channels_last", or None, as they are given. "auto"
+            times both on the first 14 batches by turns, and keeps the faster; answers depend on it by rounding.
         extra: settings that components outside of this package have declared, by name.
     """
 
@@ -102,6 +104,7 @@ class Settings:
     sync: bool = False
     guard: Guard | Literal["on", "off"] = "off"
     compile: bool = False
+    layout: Literal["auto", "channels_last", "contiguous"] | None = None
     extra: tuple[tuple[str, Any], ...] = ()
 
     def options(self, kind: type[T]) -> T:
@@ -139,6 +142,8 @@ class Settings:
         _require("sync", self.sync, not self.sync or every, "False unless update='every' or 'auto'")
         _require("sync", self.sync, not (self.sync and self.background), "False with background=True")
         _require("compile", self.compile, not (self.compile and self.sync), "False with sync=True")
+        alike = self.layout != "auto" or not (self.compile or self.sync)  # every layout is compiled; ranks would differ
+        _require("layout", self.layout, alike, "'channels_last', 'contiguous' or None with compile=True or sync=True")
         _require("episodic", self.episodic, fine, "False with update='slow' or 'window'")
 
 
@@ -146,7 +151,7 @@ ALIASES: Mapping[str, str] = MappingProxyType({"learning_rate": "lr", "step_size
 """What others call a setting."""
 
 
-COMMON = ("update", "length", "background", "episodic", "reset_every", "sync", "guard", "compile")
+COMMON = ("update", "length", "background", "episodic", "reset_every", "sync", "guard", "compile", "layout")
 """Settings that every method has."""
 
 

@@ -41,3 +41,4 @@ class SettingsDict(TypedDict, total=False):
     sync: bool
     guard: Guard | Literal["on", "off"]
     compile: bool
+    layout: Literal["auto", "channels_last", "contiguous"] | None

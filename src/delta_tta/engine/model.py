@@ -20,6 +20,7 @@ from ..settings import Settings
 from .compiling import CompiledRun
 from .digests import architecture
 from .distributed import Ranks
+from .layout import Layout
 from .model_checks import check_kind, check_layers
 
 _adapted: WeakSet[nn.Module] = WeakSet()
@@ -65,6 +66,7 @@ class AdaptedModel:
             self._sites.swap(kind, settings, self.phase)
         _adapted.add(model)
         _alive[id(self)] = self
+        self.layout = Layout(model, settings.layout, self.parameters.values())
         self._wide = recipe.trains == "norms"
         self._casts: list[RemovableHandle] = []
         group_norms = (m for m in model.modules() if isinstance(m, nn.GroupNorm) and self.parameters)
@@ -93,6 +95,7 @@ class AdaptedModel:
         """Run the model in eval mode, whatever mode a user left it in: dropout stays off."""
         if any(module.training for module in self._modules):
             self.model.eval()
+        x = self.layout(x)
         if self._writes or x.is_inference():  # such tensors do not count how often they were changed
             return self._run(x.clone())
         if torch.is_grad_enabled() not in self._looked:
@@ -172,6 +175,7 @@ class AdaptedModel:
         self._narrow()
         for hook in self._layouts:
             hook.remove()
+        self.layout.restore()
         if keep:
             self._sites.bake()
         self._sites.restore()
