@@ -70,6 +70,8 @@ class Settings:
         compile: run the model through torch.compile, for batches of any size. The first batches take up to minutes.
         layout: memory layout of images and weights: "contiguous", "channels_last", or None, as they are given. "auto"
             times both on the first 14 batches by turns, and keeps the faster; answers depend on it by rounding.
+        memory: "low" keeps about half of the bytes for the backward pass, of a ReLU's output one bit a value, and takes
+            longer; None keeps what torch keeps.
         extra: settings that components outside of this package have declared, by name.
     """
 
@@ -105,6 +107,7 @@ class Settings:
     guard: Guard | Literal["on", "off"] = "off"
     compile: bool = False
     layout: Literal["auto", "channels_last", "contiguous"] | None = None
+    memory: Literal["low"] | None = None
     extra: tuple[tuple[str, Any], ...] = ()
 
     def options(self, kind: type[T]) -> T:
@@ -144,6 +147,7 @@ class Settings:
         _require("compile", self.compile, not (self.compile and self.sync), "False with sync=True")
         alike = self.layout != "auto" or not (self.compile or self.sync)  # every layout is compiled; ranks would differ
         _require("layout", self.layout, alike, "'channels_last', 'contiguous' or None with compile=True or sync=True")
+        _require("memory", self.memory, not (self.memory and self.compile), "None with compile=True")
         _require("episodic", self.episodic, fine, "False with update='slow' or 'window'")
 
 
@@ -151,7 +155,7 @@ ALIASES: Mapping[str, str] = MappingProxyType({"learning_rate": "lr", "step_size
 """What others call a setting."""
 
 
-COMMON = ("update", "length", "background", "episodic", "reset_every", "sync", "guard", "compile", "layout")
+COMMON = ("update", "length", "background", "episodic", "reset_every", "sync", "guard", "compile", "layout", "memory")
 """Settings that every method has."""
 
 

@@ -42,3 +42,4 @@ class SettingsDict(TypedDict, total=False):
     guard: Guard | Literal["on", "off"]
     compile: bool
     layout: Literal["auto", "channels_last", "contiguous"] | None
+    memory: Literal["low"] | None

@@ -21,6 +21,7 @@ from .compiling import CompiledRun
 from .digests import architecture
 from .distributed import Ranks
 from .layout import Layout
+from .memory import LowMemory
 from .model_checks import check_kind, check_layers
 
 _adapted: WeakSet[nn.Module] = WeakSet()
@@ -81,7 +82,8 @@ class AdaptedModel:
             raise
         self._modules = list(model.modules())
         compiles = settings.compile or wrapper is not None
-        self._run: Callable[[Tensor], object] = CompiledRun(model, wrapper) if compiles else model
+        self._plain: Callable[[Tensor], object] = LowMemory(model) if settings.memory == "low" else model
+        self._run = CompiledRun(model, wrapper) if compiles else self._plain
         self._writes = False  # whether the model changes its input in place
         self._looked: set[bool] = set()  # whether that was looked at with gradients, and without
         self.overwritten: str | None = None  # the name of a norm layer whose input the model changes afterwards
@@ -119,7 +121,7 @@ class AdaptedModel:
         self.phase.met = met if self.parameters else None  # without a gradient nobody needs the features afterwards
         try:
             with self._sites.must_be_reached():
-                y = self.model(copy)
+                y = self._plain(copy)
         finally:
             self.phase.met = None
         self._writes = copy._version != untouched or not torch.equal(copy, x)  # changes through .data are not counted
