@@ -11,7 +11,7 @@ Relatives: Schneider et al. 2020 (the source as a prior), α-BN (You et al. 2021
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -142,7 +142,7 @@ class Anchored(MovingAverage):
         mixture = self._mixture(slot, seen)
         if observes:
             if not learns:
-                _ = seen.statistics  # no backward pass will come: measure now and let the features go
+                seen.measure()  # no backward pass will come: let the features go
             self._seen.append((slot, seen))
         return None if mixture is None else (*mixture, seen)
 
@@ -168,9 +168,9 @@ class Anchored(MovingAverage):
         """μ_b and σ_b of what was observed first."""
         return self._seen[0][1].statistics if self._seen else None
 
-    def measured(self) -> Iterable[Tensor]:
-        """μ_b and σ_b of what was observed."""
-        return (t for _, seen in self._seen for t in seen.statistics)
+    def observations(self) -> list[Observation]:
+        """Return what was observed."""
+        return [seen for _, seen in self._seen]
 
     def drop(self, slot: int) -> None:
         """Forget what a slot observed: it will run on the same batch again."""

@@ -7,8 +7,11 @@ from torch import Tensor
 
 from ..registry import component
 from .base import AdaptiveNorm, Used, batch_norm
-from .statistics import Observation, batch_moments
+from .statistics import Observation, batch_moments, by_planes
 from .tbr import eval_norm, tbr
+
+MANY = 2**16
+"""Values from which measuring them faster saves more time than the calls for it take."""
 
 
 @component("bn", "statistics", "normalise with each batch's own statistics (BN adapt)", alone=True)
@@ -25,7 +28,10 @@ class BatchStatistics(AdaptiveNorm):
         if ranks is not None:
             return self._shared(x, Observation(x, self._eps, ranks, self._phase.empty))
         if prior == 0 or s.running_mean is None or s.running_var is None:
-            return batch_norm(x, s)
+            if x.numel() < MANY or not by_planes(x):
+                return batch_norm(x, s)
+            mean, std, seen = self.of_batch(x)  # torch's train mode measures several times as slowly
+            return tbr(x, *self._affine, mean, std, self._eps, seen)  # with train-mode batch norm's gradient
         return eval_norm(x, *self._affine, *self._with_prior(x, s.running_mean, s.running_var))
 
     def used(self, x: Tensor) -> Used | None:

@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ..registry import component
 from ..settings import Settings
 from .base import AdaptiveNorm, Phase, Tail, Used, batch_norm
-from .statistics import Observation, follow
+from .statistics import Observation, follow, merge
 from .tbr import eval_norm, tbr
 
 TRUSTED_SAMPLES = 9
@@ -28,6 +28,27 @@ class Pending:
     def __init__(self) -> None:
         self.seen: list[Observation] = []  # more than one if the layer is used more than once in a forward pass
         self.start: tuple[Tensor, Tensor] | None = None  # where the averages start, if this is their first batch
+
+
+def merge_observed(norms: Iterable[AdaptiveNorm]) -> None:
+    """Calculate the statistics of what these layers observed, all together."""
+    merge(seen for norm in norms if isinstance(norm, MovingAverage) for seen in norm.observations())
+
+
+def commit_all(norms: Iterable[AdaptiveNorm]) -> None:
+    """Let every layer commit; the averages that move alike move in one call."""
+    averages: dict[float, tuple[list[Tensor], list[Tensor]]] = {}
+    for norm in norms:
+        if type(norm) not in (Tema, Tbr) or len(norm._pending.seen) != 1:
+            norm.commit()
+            continue
+        norm.start()
+        old, new = averages.setdefault(1 - norm.settings.alpha, ([], []))
+        old.extend(norm._current() or ())
+        new.extend(norm._pending.seen[0].statistics)
+        norm.discard()
+    for rate, (old, new) in averages.items():
+        torch._foreach_lerp_(old, new, rate)
 
 
 class MovingAverage(AdaptiveNorm):
@@ -74,7 +95,7 @@ class MovingAverage(AdaptiveNorm):
             return None if fixed is None else (*fixed, None)
         mean, std, seen = self._observed(x) if phase == "observing" else self._replayed(x)
         if phase == "observing":
-            _ = seen.statistics  # a compiled model uses the memory of x again without notice
+            seen.measure()  # a compiled model uses the memory of x again without notice
         return mean, std, seen if self.through_batch else None
 
     def _known(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -89,7 +110,7 @@ class MovingAverage(AdaptiveNorm):
         if current is None:
             current = pending.start = pending.start or seen.statistics
         if not torch.is_grad_enabled():
-            _ = seen.statistics  # no backward pass will come: measure now and let the features go
+            seen.measure()  # no backward pass will come: let the features go
         pending.seen.append(seen)
         return (*current, seen)
 
@@ -112,17 +133,25 @@ class MovingAverage(AdaptiveNorm):
         """μ_b and σ_b of what was observed first."""
         return self._pending.seen[0].statistics if self._pending.seen else None
 
+    def observations(self) -> list[Observation]:
+        """Return what was observed."""
+        return self._pending.seen
+
     def measured(self) -> Iterable[Tensor]:
         """μ_b and σ_b of what was observed."""
-        return (t for seen in self._pending.seen for t in seen.statistics)
+        return (t for seen in self.observations() for t in seen.statistics)
 
     def commit(self) -> None:
         """μ_e ← α μ_e + (1−α) μ_b and the same for σ_e."""
-        if self._pending.start is not None:
-            self.mean, self.std = (t.clone() for t in self._pending.start)
+        self.start()
         for seen in self._pending.seen:
             self.move(seen)
         self.discard()
+
+    def start(self) -> None:
+        """Start the averages, if this was their first batch."""
+        if self._pending.start is not None:
+            self.mean, self.std = (t.clone() for t in self._pending.start)
 
     def move(self, seen: Observation) -> None:
         """Move the averages by what was seen."""
