@@ -66,9 +66,10 @@ class _Bits(TorchFunctionMode):
 def _keeping_shape(func: Callable[..., Any], args: tuple[Any, ...], given: Mapping[str, Any]) -> Any:
     """Call a function, and keep of its input what an empty tensor is made from."""
     x: Tensor = args[0]
+    place = x.data_ptr(), x.shape, x.stride()  # not x itself: autograd keeps `pack`, which would keep x
 
     def pack(t: Tensor) -> Tensor | tuple[torch.Size, tuple[int, ...], torch.dtype, torch.device]:
-        is_input = t.data_ptr() == x.data_ptr() and t.shape == x.shape and t.stride() == x.stride()
+        is_input = (t.data_ptr(), t.shape, t.stride()) == place
         return (t.shape, t.stride(), t.dtype, t.device) if is_input else t
 
     def unpack(kept: Any) -> Tensor:
