@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from . import methods  # noqa: F401  (they register themselves)
 from .adapter import Adapter
 from .distributed import Ranks
+from .engine.compiling import unwrapped
 from .errors import ModelError, SettingError
 from .recipe import parse, require_used
 from .settings import OURS, make_settings
@@ -63,7 +64,7 @@ def adapt(
 
     Args:
         model: any classifier that returns logits (B, K). Its batch norm layers are replaced in place until
-            `unload`.
+            `unload`. Of torch.compile(model) the model inside is adapted, and runs compiled.
         method: an objective and its parts in the paper's notation, such as "tent+delta"; `methods()` lists them. None
             takes the one that we recommend for the model.
         preset: the paper's settings for "cifar10-c", "cifar100-c", "imagenet-c", "imagenet-r" or "ytbb-sub". Without
@@ -88,6 +89,7 @@ def adapt(
         raise ModelError(f"Expected `model` to be a torch.nn.Module, but got {type(model).__name__}.")
     if isinstance(model, Adapter):
         raise ModelError("The model is an adapter already; call unload() on it first.")
+    model, wrapper = unwrapped(model)
     settings = spelled(settings)
     recipe = parse(recommended(model) if method is None else method)
     if process_group is not None:
@@ -101,9 +103,11 @@ def adapt(
         alone = next((one.name for one in recipe.components if not one.build.synchronises), None)
         if alone is not None:
             raise SettingError(f"'{alone}' cannot be synchronised; leave out `sync`, or choose another method.")
+        if wrapper is not None:
+            raise ModelError("Expected a model without torch.compile with sync=True; give the one that you compiled.")
         ranks = Ranks(process_group)
         ranks.require_same(f"{recipe} {chosen}", model.state_dict())
-    return Adapter(model, recipe, chosen, source, ranks)
+    return Adapter(model, recipe, chosen, source, ranks, wrapper)
 
 
 def recommended(model: nn.Module) -> str:

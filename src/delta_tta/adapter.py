@@ -29,8 +29,7 @@ from .signals import Outcome, Signals
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# torch.compile(model) is welcome; the adapter around it is not for tracing. torch.compiler.disable would do, but
-# importing it costs as much time as torch itself, and this form of it waits until someone compiles.
+# Importing torch.compiler.disable, which does the same, takes as long as importing torch.
 _never_compiled: Callable[[F], F] = getattr(torch, "_disable_dynamo", torch.compiler.disable)
 
 
@@ -49,12 +48,13 @@ class Adapter(Stateful):
         settings: Settings,
         source: Iterable[Tensor] | None = None,
         ranks: Ranks | None = None,
+        wrapper: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.recipe = recipe
         self.settings = settings
         with torch.inference_mode(False):
-            adapted = AdaptedModel(model, recipe, settings, ranks)
+            adapted = AdaptedModel(model, recipe, settings, ranks, wrapper)
             try:
                 kind = Updater if recipe.standalone is None else COMPONENTS[recipe.standalone].build
                 self._updater: Updater = kind(adapted, recipe, settings)
@@ -94,7 +94,7 @@ class Adapter(Stateful):
                 self._restore_source()
             background = self.settings.background
             if wrong is None:
-                logits, update = self._schedule.answer(x.clone() if background else x, later=background)
+                logits, update = self._schedule.respond(x.clone() if background else x, later=background)
             else:
                 logits, update = self._updater.refuse(x, wrong)
             after = None
@@ -245,6 +245,7 @@ class Adapter(Stateful):
             rollbacks=self._hooks.rollbacks,
             share=None if self._updater.shares is None else self._updater.shares.share,
             stays=None if self._filter is None else self._filter.stays,
+            layout=self._updater.adapted.layout.now,
         )
 
     def _streams(self, stream: Any, size: int) -> list[Hashable] | None:

@@ -1,4 +1,4 @@
-"""The flat, typed settings of `adapt` and the presets that hold the paper's values."""
+"""The flat, typed settings of `adapt`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_type_hints
 
 from .errors import SettingError, nearest
 from .guard.limits import Guard
+from .presets import OURS as OURS
+from .presets import PRESETS as PRESETS
+from .presets import on_cifar as on_cifar
 from .removed import refuse_removed
 from .renamed import renamed
 from .typed import ALIASES, typed
@@ -66,6 +68,11 @@ class Settings:
         sync: adapt together with the other processes of torch.distributed, as one model on one large batch.
         guard: "on": never learn from garbage (not finite, out of proportion, blank), and undo a collapse; "off":
             nothing of it; or a `Guard` of your own.
+        compile: run the model through torch.compile, for batches of any size. The first batches take up to minutes.
+        layout: memory layout of images and weights: "contiguous", "channels_last", or None, as they are given. "auto"
+            times both on the first 14 batches by turns, and keeps the faster; answers depend on it by rounding.
+        memory: "low" keeps about half of the bytes for the backward pass, of a ReLU's output one bit a value, and takes
+            longer; None keeps what torch keeps.
         extra: settings that components outside of this package have declared, by name.
     """
 
@@ -99,6 +106,9 @@ class Settings:
     reset_every: int | None = None
     sync: bool = False
     guard: Guard | Literal["on", "off"] = "off"
+    compile: bool = False
+    layout: Literal["auto", "channels_last", "contiguous"] | None = None
+    memory: Literal["low"] | None = None
     extra: tuple[tuple[str, Any], ...] = ()
 
     def options(self, kind: type[T]) -> T:
@@ -135,49 +145,15 @@ class Settings:
         fine = every or not self.episodic  # otherwise the kept samples would be forgotten
         _require("sync", self.sync, not self.sync or every, "False unless update='every' or 'auto'")
         _require("sync", self.sync, not (self.sync and self.background), "False with background=True")
+        _require("compile", self.compile, not (self.compile and self.sync), "False with sync=True")
+        alike = self.layout != "auto" or not (self.compile or self.sync)  # every layout is compiled; ranks would differ
+        _require("layout", self.layout, alike, "'channels_last', 'contiguous' or None with compile=True or sync=True")
+        _require("memory", self.memory, not (self.memory and self.compile), "None with compile=True")
         _require("episodic", self.episodic, fine, "False with update='slow' or 'window'")
 
 
-_CIFAR: Mapping[str, Any] = {
-    "optimizer": "adam",
-    "lr": 1e-3,
-    "alpha": 0.95,
-    "lam": 0.9,
-    "reduction": "batch",
-    "similarity": 0.4,
-    "restore": 0.01,
-    "symmetric": False,
-}
-_IMAGENET: Mapping[str, Any] = {
-    "optimizer": "sgd",
-    "lr": 2.5e-4,
-    "alpha": 0.95,
-    "lam": 0.95,
-    "reduction": "selected",
-}
-
-OURS: Mapping[str, Any] = MappingProxyType({"update": "auto", "guard": "on"})
-"""The defaults of methods with anchored statistics, which are ours; every other method behaves as its paper says."""
-
-PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "cifar10-c": _CIFAR,
-        "cifar100-c": _CIFAR,
-        "imagenet-c": _IMAGENET,
-        "imagenet-r": _IMAGENET,
-        "ytbb-sub": {**_IMAGENET, "alpha": 0.999, "lam": 0.9},
-    }
-)
-"""The settings of the paper's appendix, by data set; CIFAR10-C, which it does not use, as CIFAR100-C."""
-
-
-COMMON = ("update", "length", "background", "episodic", "reset_every", "sync", "guard")
+COMMON = ("update", "length", "background", "episodic", "reset_every", "sync", "guard", "compile", "layout", "memory")
 """Settings that every method has."""
-
-
-def on_cifar(**settings: Any) -> Mapping[str, Mapping[str, Any]]:
-    """Return defaults that a component has with the presets of CIFAR."""
-    return MappingProxyType(dict.fromkeys(("cifar10-c", "cifar100-c"), MappingProxyType(settings)))
 
 
 def make_settings(

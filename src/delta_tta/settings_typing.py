@@ -40,3 +40,6 @@ class SettingsDict(TypedDict, total=False):
     reset_every: int | None
     sync: bool
     guard: Guard | Literal["on", "off"]
+    compile: bool
+    layout: Literal["auto", "channels_last", "contiguous"] | None
+    memory: Literal["low"] | None

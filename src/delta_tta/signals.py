@@ -88,6 +88,7 @@ class Signals(Outcome):
         share: with "anchored", the share of the stream's statistics that normalise, 0 to 1; None without.
         stays: with "+sticky", how likely the class of the next sample is thought to be that of the last, 0 to 1; None
             without.
+        layout: with the setting `layout`, the memory layout that the model runs in; None without.
     """
 
     step: int = 0
@@ -96,6 +97,7 @@ class Signals(Outcome):
     rollbacks: int = 0
     share: float | None = None
     stays: float | None = None
+    layout: str | None = None
 
     @property
     def dependent(self) -> bool:

@@ -22,9 +22,12 @@ def typed(name: str, value: object, hint: Any) -> object:
         if isinstance(value, Guard) or value in ("on", "off"):
             return value
         raise SettingError(f"Expected setting `{name}` to be 'on', 'off' or a Guard(…), but got {value!r}.")
-    if get_origin(hint) is Literal:
-        choices = get_args(hint)
-        if value in choices and isinstance(value, str):
+    literal = next((kind for kind in (hint, *get_args(hint)) if get_origin(kind) is Literal), None)
+    if literal is not None:
+        choices = get_args(literal)
+        if type(None) in get_args(hint):
+            choices += (None,)
+        if value in choices and isinstance(value, (str, type(None))):
             return value
         raise SettingError(f"Expected setting `{name}` to be one of {choices}, but got {value!r}.")
     kinds = (hint,) if get_origin(hint) is tuple else get_args(hint) or (hint,)

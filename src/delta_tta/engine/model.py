@@ -13,12 +13,15 @@ from torch.utils.hooks import RemovableHandle
 from ..distributed import Ranks
 from ..errors import InputError, ModelError
 from ..norms import AdaptiveNorm, NormSites, Phase
-from ..norms.others import in_float32, other_norms
+from ..norms.others import in_float32, laid_out, other_norms
 from ..recipe import Recipe
 from ..registry import COMPONENTS
 from ..settings import Settings
 from ..tensors import at_least_float32, changed_since, follow
+from .compiling import CompiledRun
 from .digests import architecture
+from .layout import Layout
+from .memory import LowMemory
 from .model_checks import check_kind, check_layers
 
 _adapted: WeakSet[nn.Module] = WeakSet()
@@ -28,7 +31,14 @@ _alive: WeakValueDictionary[int, AdaptedModel] = WeakValueDictionary()
 class AdaptedModel:
     """Owns the swapped layers and the trained parameters, and remembers the source."""
 
-    def __init__(self, model: nn.Module, recipe: Recipe, settings: Settings, ranks: Ranks | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        recipe: Recipe,
+        settings: Settings,
+        ranks: Ranks | None = None,
+        wrapper: nn.Module | None = None,
+    ) -> None:
         check_kind(model, recipe)
         if model in _adapted:
             raise ModelError("The model is being adapted already; call unload() on its adapter first.")
@@ -57,8 +67,11 @@ class AdaptedModel:
             self._sites.swap(kind, settings, self.phase)
         _adapted.add(model)
         _alive[id(self)] = self
+        self.layout = Layout(model, settings.layout, self.parameters.values())
         self._wide = recipe.trains == "norms"
         self._casts: list[RemovableHandle] = []
+        group_norms = (m for m in model.modules() if isinstance(m, nn.GroupNorm) and self.parameters)
+        self._layouts = [laid_out(layer) for layer in group_norms]
         try:
             trained = {p for one in _others() for p in one.parameters.values()}
             for p in self._requires_grad:
@@ -68,6 +81,9 @@ class AdaptedModel:
             self.unload(keep=False)
             raise
         self._modules = list(model.modules())
+        compiles = settings.compile or wrapper is not None
+        self._plain: Callable[[Tensor], object] = LowMemory(model) if settings.memory == "low" else model
+        self._run = CompiledRun(model, wrapper) if compiles else self._plain
         self._writes = False  # whether the model changes its input in place
         self._looked: set[bool] = set()  # whether that was looked at with gradients, and without
         self.overwritten: str | None = None  # the name of a norm layer whose input the model changes afterwards
@@ -81,12 +97,13 @@ class AdaptedModel:
         """Run the model in eval mode, whatever mode a user left it in: dropout stays off."""
         if any(module.training for module in self._modules):
             self.model.eval()
+        x = self.layout(x)
         if self._writes or x.is_inference():  # such tensors do not count how often they were changed
-            return self.model(x.clone())
+            return self._run(x.clone())
         if torch.is_grad_enabled() not in self._looked:
             return self._run_first(x)
         before = x._version
-        y = self.model(x)
+        y = self._run(x)
         if x._version != before:
             self._writes = True
             raise InputError(
@@ -104,7 +121,7 @@ class AdaptedModel:
         self.phase.met = met if self.parameters else None  # without a gradient nobody needs the features afterwards
         try:
             with self._sites.must_be_reached():
-                y = self.model(copy)
+                y = self._plain(copy)
         finally:
             self.phase.met = None
         self._writes = copy._version != untouched or not torch.equal(copy, x)  # changes through .data are not counted
@@ -158,6 +175,9 @@ class AdaptedModel:
         for name, p in self.parameters.items():
             _give(p, p.data.to(self._types[name]))
         self._narrow()
+        for hook in self._layouts:
+            hook.remove()
+        self.layout.restore()
         if keep:
             self._sites.bake()
         self._sites.restore()

@@ -21,7 +21,7 @@ from .step import Updater
 
 OPTIMIZER_STATE = {"adam": {"step", "exp_avg", "exp_avg_sq"}, "sgd": {"momentum_buffer"}}
 FORMAT = "delta-tta state 6"
-HARMLESS = {"background", "sync", "guard"}
+HARMLESS = {"background", "sync", "guard", "compile", "layout", "memory"}
 """Settings that do not change what a state means, so it may travel between their values."""
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..norms.labels import Labels
-from ..norms.moving import MovingAverage
+from ..norms.moving import MovingAverage, commit_all, merge_observed
 from ..objectives import Objective
 from ..prediction import Prediction
 from ..recipe import Recipe
@@ -205,6 +205,7 @@ class Updater(Forward, Capabilities):
         if self.objective is not None:
             found, gradients = self._descent(prediction, again)
         skipped = Skip(Reason.THRESHOLD) if found is not None and not found.count else None
+        merge_observed(self.adapted.norms.values())
         measured = [t for norm in self.adapted.norms.values() for t in norm.measured()]
         learnt: dict[str, Sequence[Tensor | None]] = {
             "prediction": [prediction.p],
@@ -244,8 +245,7 @@ class Updater(Forward, Capabilities):
         with torch.no_grad():
             if self.optimizer is not None and gradients:
                 take_step(self.optimizer, list(self.adapted.parameters.values()), gradients)  # line 9
-            for norm in self.adapted.norms.values():
-                norm.commit()
+            commit_all(self.adapted.norms.values())
             if self.shares is not None:
                 self.shares.commit()
             if self.postprocess is not None:

@@ -11,7 +11,7 @@ Relatives: Schneider et al. 2020 (the source as a prior), α-BN (You et al. 2021
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -21,6 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ..registry import component
 from ..rules.shares import OWN, SHARES
 from ..settings import OURS, Settings
+from .base import Used
 from .layers import MovingAverage, Phase, Tail, batch_norm
 from .statistics import Observation
 from .tbr import eval_norm, tbr
@@ -88,6 +89,7 @@ class Anchored(MovingAverage):
 
     uses = ("alpha",)
     has_shares = True
+    fuses = through_batch = True
     defaults: ClassVar[Mapping[str, Any]] = OURS
 
     def __init__(self, source: _BatchNorm, tail: Tail | None, settings: Settings, phase: Phase) -> None:
@@ -101,33 +103,46 @@ class Anchored(MovingAverage):
 
     def frozen(self, x: Tensor) -> Tensor:
         """Normalise with the mixture of the chosen slot."""
-        mixture = self._mixture(self._phase.slot)
-        return batch_norm(x, self.source) if mixture is None else eval_norm(x, *self._affine, *mixture)
+        return self._normalised(x, self._mixed(x))
 
     def observe(self, x: Tensor) -> Tensor:
         """Normalise with the averages as they were before this batch; a slot's first batch starts them."""
-        slot, learns = self._phase.slot, torch.is_grad_enabled()
-        if slot == 0 and not learns:
-            return self.frozen(x)
-        half = self._phase.half and not learns  # TBR's gradient needs the statistics of the whole batch
-        seen = self._observation(x[len(x) // 2 :] if half else x)
-        y = self._normalised(x, slot, seen)
-        if not learns:
-            _ = seen.statistics  # no backward pass will come: measure now and let the features go
-        self._seen.append((slot, seen))
-        return y
+        return self._normalised(x, self._mixed(x))
 
     def replay(self, x: Tensor) -> Tensor:
         """Normalise as `observe` did."""
-        return self._normalised(x, self._phase.slot, self._observation(x))
+        return self._normalised(x, self._mixed(x))
 
-    def _normalised(self, x: Tensor, slot: int, seen: Observation) -> Tensor:
-        mixture = self._mixture(slot, seen)
-        if mixture is None:
+    def used(self, x: Tensor) -> Used | None:
+        """Return what a compiled model normalises with."""
+        if self._phase.now == "source":
+            fixed = self._measured_source(x)
+            return None if fixed is None else (*fixed, None)
+        return self._mixed(x)
+
+    def _normalised(self, x: Tensor, used: Used | None) -> Tensor:
+        if used is None:
             return batch_norm(x, self.source)
-        if not torch.is_grad_enabled():
-            return eval_norm(x, *self._affine, *mixture)
-        return tbr(x, *self._affine, *mixture, self._eps, seen)
+        mean, std, seen = used
+        if seen is None or not torch.is_grad_enabled():
+            return eval_norm(x, *self._affine, mean, std)
+        return tbr(x, *self._affine, mean, std, self._eps, seen)
+
+    def _mixed(self, x: Tensor) -> Used | None:
+        """Return the mixture of the slot for x, and, unless frozen, who measures x; observing, remember that."""
+        slot, learns, now = self._phase.slot, torch.is_grad_enabled(), self._phase.now
+        observes = now == "observing"
+        if now == "frozen" or (observes and slot == 0 and not learns):
+            mixture = self._mixture(slot)
+            return None if mixture is None else (*mixture, None)
+        half = observes and self._phase.half and not learns  # TBR's gradient needs those of the whole batch
+        seen = self._observation(x[len(x) // 2 :] if half else x)
+        mixture = self._mixture(slot, seen)
+        if observes:
+            if not learns:
+                seen.measure()  # no backward pass will come: let the features go
+            self._seen.append((slot, seen))
+        return None if mixture is None else (*mixture, seen)
 
     def _mixture(self, slot: int, seen: Observation | None = None) -> tuple[Tensor, Tensor] | None:
         """Return μ and σ of a slot; where its averages have not started, from what is seen. None: the batch's own."""
@@ -153,9 +168,9 @@ class Anchored(MovingAverage):
         """μ_b and σ_b of what was observed first."""
         return self._seen[0][1].statistics if self._seen else None
 
-    def measured(self) -> Iterable[Tensor]:
-        """μ_b and σ_b of what was observed."""
-        return (t for _, seen in self._seen for t in seen.statistics)
+    def observations(self) -> list[Observation]:
+        """Return what was observed."""
+        return [seen for _, seen in self._seen]
 
     def drop(self, slot: int) -> None:
         """Forget what a slot observed: it will run on the same batch again."""

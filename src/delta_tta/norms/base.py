@@ -17,10 +17,14 @@ from ..errors import InputError
 from ..registry import Capabilities, component
 from ..settings import Settings
 from ..tensors import at_least_float32, changes
+from .fused import fused, make_fused
 from .labels import Labels
 from .shift import sums
+from .statistics import Observation
 from .tbr import eval_norm
 
+Used = tuple[Tensor, Tensor, Observation | None]
+"""μ and σ that features are normalised with, and who measures the batch where the gradient passes through its own."""
 Tail = Callable[[_BatchNorm, Tensor], Tensor]
 """What a batch norm subclass does after normalising, given itself and the features."""
 
@@ -56,6 +60,10 @@ class Phase:
     now: Literal["frozen", "observing", "replaying", "source"] = "frozen"
 
 
+_RUNS = {"frozen": "frozen", "observing": "observe", "replaying": "replay", "source": "as_source"}
+"""The method that runs in each phase."""
+
+
 @component("source", "statistics", "the model as it is, nothing adapts", alone=True)
 class SourceStatistics(Capabilities):
     """Never built: with the source's statistics no layer is replaced."""
@@ -73,6 +81,8 @@ class AdaptiveNorm(nn.Module, Capabilities):
         has_shares: whether it mixes statistics in shares that are chosen (`shares/selection.py`).
         needs_labels: whether it observes a batch with the labels that the model gave to it before.
         needs_statistics: whether it is made from the source's statistics.
+        fuses: whether `used` tells all that a compiler must know (`fused.py`); each class says it for itself.
+        handle: the layer's number in compiled graphs.
     """
 
     renews: ClassVar[bool] = True
@@ -81,6 +91,8 @@ class AdaptiveNorm(nn.Module, Capabilities):
     has_shares: ClassVar[bool] = False
     needs_labels: ClassVar[bool] = False
     needs_statistics: ClassVar[bool] = False
+    fuses: ClassVar[bool] = False
+    handle: int | None = None
 
     _name = ""  # of the original layer in the model
     looks_ahead: ClassVar[bool] = False  # whether `observe` normalises with the batch at hand too, and `frozen` not
@@ -99,15 +111,10 @@ class AdaptiveNorm(nn.Module, Capabilities):
         """Normalise, then do what the original layer does after it."""
         if x.dim() != self._rank:
             self._check(x)
-        phase = self._phase.now
-        if phase == "observing":
-            y = self.observe(x)
-        elif phase == "frozen":
-            y = self.frozen(x)
-        elif phase == "replaying":
-            y = self.replay(x)
+        if self.handle is not None and torch.compiler.is_compiling():
+            y = fused(x, *self._affine, self.handle)
         else:
-            y = self.as_source(x)
+            y = getattr(self, _RUNS[self._phase.now])(x)
         return y if self._tail is None else self._tail(self.source, y)
 
     def _check(self, x: Tensor) -> None:
@@ -125,10 +132,24 @@ class AdaptiveNorm(nn.Module, Capabilities):
 
     def as_source(self, x: Tensor) -> Tensor:
         """Normalise as the original layer does in eval mode."""
+        statistics = self._measured_source(x)
+        return batch_norm(x, self.source) if statistics is None else eval_norm(x, *self._affine, *statistics)
+
+    def _measured_source(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return the source's mean and standard deviation, and measure how far x lies from them where asked to."""
         statistics = self.inherited()
         if statistics is not None and self._phase.sums is not None:
             self._phase.sums.append((self, sums(x, statistics[0], self._eps, not self._phase.empty)))
-        return batch_norm(x, self.source) if statistics is None else eval_norm(x, *self._affine, *statistics)
+        return statistics
+
+    def used(self, x: Tensor) -> Used | None:
+        """Observe x as `forward` would now, and return what to normalise it with; None: as train-mode batch norm."""
+        raise NotImplementedError
+
+    def of_batch(self, x: Tensor) -> Used:
+        """Return what train-mode batch norm normalises x with."""
+        seen = Observation(x, self._eps)
+        return (*seen.statistics, seen)
 
     def inherited(self) -> tuple[Tensor, Tensor] | None:
         """Return mean and standard deviation of the source, if the layer has them."""
@@ -179,6 +200,12 @@ class AdaptiveNorm(nn.Module, Capabilities):
     def extra_repr(self) -> str:
         """Show the layer's shape, as torch does."""
         return f"{self.source.num_features}"
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy is another layer in compiled graphs."""
+        super().__setstate__(state)  # type: ignore[no-untyped-call]  # torch does not type it
+        if self.handle is not None:
+            make_fused([self])
 
     def __getattr__(self, name: str) -> Any:
         """Look like the original layer to code that reads its attributes, such as a model's own or a hook."""

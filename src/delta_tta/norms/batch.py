@@ -6,9 +6,12 @@ import torch
 from torch import Tensor
 
 from ..registry import component
-from .base import AdaptiveNorm, batch_norm
-from .statistics import Observation, batch_moments
+from .base import AdaptiveNorm, Used, batch_norm
+from .statistics import Observation, batch_moments, by_planes
 from .tbr import eval_norm, tbr
+
+MANY = 2**16
+"""Values from which measuring them faster saves more time than the calls for it take."""
 
 
 @component("bn", "statistics", "normalise with each batch's own statistics (BN adapt)", alone=True)
@@ -17,6 +20,7 @@ class BatchStatistics(AdaptiveNorm):
 
     uses_alone = ("prior",)
     per_batch = True
+    fuses = True
 
     def frozen(self, x: Tensor) -> Tensor:
         """Normalise with the batch's statistics; there is nothing to remember."""
@@ -24,12 +28,30 @@ class BatchStatistics(AdaptiveNorm):
         if ranks is not None:
             return self._shared(x, Observation(x, self._eps, ranks, self._phase.empty))
         if prior == 0 or s.running_mean is None or s.running_var is None:
-            return batch_norm(x, s)
+            if x.numel() < MANY or not by_planes(x):
+                return batch_norm(x, s)
+            mean, std, seen = self.of_batch(x)  # torch's train mode measures several times as slowly
+            return tbr(x, *self._affine, mean, std, self._eps, seen)  # with train-mode batch norm's gradient
+        return eval_norm(x, *self._affine, *self._with_prior(x, s.running_mean, s.running_var))
+
+    def used(self, x: Tensor) -> Used | None:
+        """Return what a compiled model normalises with."""
+        s = self.source
+        if self._phase.now == "source":
+            fixed = self._measured_source(x)
+        elif self.settings.prior == 0 or s.running_mean is None or s.running_var is None:
+            fixed = None
+        else:
+            fixed = self._with_prior(x, s.running_mean, s.running_var)
+        return None if fixed is None else (*fixed, None)
+
+    def _with_prior(self, x: Tensor, source_mean: Tensor, source_var: Tensor) -> tuple[Tensor, Tensor]:
+        prior = self.settings.prior
         share = prior / (prior + x.shape[0])  # N / (N + n), Schneider et al. 2020
         mean, var = batch_moments(x)
-        mean = torch.lerp(mean, s.running_mean.to(mean.dtype), share)
-        var = torch.lerp(var, s.running_var.to(var.dtype), share)
-        return eval_norm(x, *self._affine, mean, (var + s.eps).sqrt())
+        mean = torch.lerp(mean, source_mean.to(mean.dtype), share)
+        var = torch.lerp(var, source_var.to(var.dtype), share)
+        return mean, (var + self._eps).sqrt()
 
     def _shared(self, x: Tensor, seen: Observation) -> Tensor:
         """Train-mode batch norm over all ranks: TBR whose averages are the batch's statistics."""

@@ -12,8 +12,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ..registry import component
 from ..settings import Settings
 from ..tensors import follow
-from .base import AdaptiveNorm, Phase, Tail, batch_norm
-from .statistics import Observation
+from .base import AdaptiveNorm, Phase, Tail, Used, batch_norm
+from .statistics import Observation, merge
 from .tbr import eval_norm, tbr
 
 
@@ -27,12 +27,34 @@ class Pending:
         self.start: tuple[Tensor, Tensor] | None = None  # where the averages start, if this is their first batch
 
 
+def merge_observed(norms: Iterable[AdaptiveNorm]) -> None:
+    """Calculate the statistics of what these layers observed, all together."""
+    merge(seen for norm in norms if isinstance(norm, MovingAverage) for seen in norm.observations())
+
+
+def commit_all(norms: Iterable[AdaptiveNorm]) -> None:
+    """Let every layer commit; the averages that move alike move in one call."""
+    averages: dict[float, tuple[list[Tensor], list[Tensor]]] = {}
+    for norm in norms:
+        if type(norm) not in (Tema, Tbr) or len(norm._pending.seen) != 1:
+            norm.commit()
+            continue
+        norm.start()
+        old, new = averages.setdefault(1 - norm.settings.alpha, ([], []))
+        old.extend(norm._current() or ())
+        new.extend(norm._pending.seen[0].statistics)
+        norm.discard()
+    for rate, (old, new) in averages.items():
+        torch._foreach_lerp_(old, new, rate)
+
+
 class MovingAverage(AdaptiveNorm):
     """Test-time moving averages of mean and standard deviation: buffers `mean` and `std`."""
 
     uses: ClassVar[tuple[str, ...]] = ("alpha", "init")
 
     observation: type[Observation] = Observation
+    through_batch: ClassVar[bool] = False  # whether gradients pass through the batch's statistics
     mean: Tensor | None
     std: Tensor | None
 
@@ -51,30 +73,48 @@ class MovingAverage(AdaptiveNorm):
 
     def frozen(self, x: Tensor) -> Tensor:
         """Normalise with the moving averages; before any batch was learnt from, as the source model does."""
-        current = self._current() or self.inherited()
-        if current is None and self._phase.ranks is not None:
-            current = self._observation(x).statistics
-        if current is None:
-            return batch_norm(x, self.source)
-        return eval_norm(x, *self._affine, *current)
+        current = self._known(x)
+        return batch_norm(x, self.source) if current is None else eval_norm(x, *self._affine, *current)
 
     def observe(self, x: Tensor) -> Tensor:
         """Normalise with the averages as they were before this batch."""
+        return self.normalise(x, *self._observed(x))
+
+    def replay(self, x: Tensor) -> Tensor:
+        """Normalise with the averages that `observe` used."""
+        return self.normalise(x, *self._replayed(x))
+
+    def used(self, x: Tensor) -> Used | None:
+        """Return what a compiled model normalises with."""
+        phase = self._phase.now
+        if phase in ("frozen", "source"):
+            fixed = self._known(x) if phase == "frozen" else self._measured_source(x)
+            return None if fixed is None else (*fixed, None)
+        mean, std, seen = self._observed(x) if phase == "observing" else self._replayed(x)
+        if phase == "observing":
+            seen.measure()  # a compiled model uses the memory of x again without notice
+        return mean, std, seen if self.through_batch else None
+
+    def _known(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
+        current = self._current() or self.inherited()
+        if current is None and self._phase.ranks is not None:
+            current = self._observation(x).statistics
+        return current
+
+    def _observed(self, x: Tensor) -> tuple[Tensor, Tensor, Observation]:
         pending, seen = self._pending, self._observation(x)
         current = self._current()
         if current is None:
             current = pending.start = pending.start or seen.statistics
-        y = self.normalise(x, *current, seen)
         if not torch.is_grad_enabled():
-            _ = seen.statistics  # no backward pass will come: measure now and let the features go
+            seen.measure()  # no backward pass will come: let the features go
         pending.seen.append(seen)
-        return y
+        return (*current, seen)
 
-    def replay(self, x: Tensor) -> Tensor:
-        """Normalise with the averages that `observe` used."""
+    def _replayed(self, x: Tensor) -> tuple[Tensor, Tensor, Observation]:
         current = self._current() or self._pending.start
         assert current is not None
-        return self.normalise(x, *current, self._observation(x))
+        return (*current, self._observation(x))
 
     def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
         """Return γ (x − mean) / std + β with the gradient of the method."""
@@ -90,17 +130,25 @@ class MovingAverage(AdaptiveNorm):
         """μ_b and σ_b of what was observed first."""
         return self._pending.seen[0].statistics if self._pending.seen else None
 
+    def observations(self) -> list[Observation]:
+        """Return what was observed."""
+        return self._pending.seen
+
     def measured(self) -> Iterable[Tensor]:
         """μ_b and σ_b of what was observed."""
-        return (t for seen in self._pending.seen for t in seen.statistics)
+        return (t for seen in self.observations() for t in seen.statistics)
 
     def commit(self) -> None:
         """μ_e ← α μ_e + (1−α) μ_b and the same for σ_e."""
-        if self._pending.start is not None:
-            self.mean, self.std = (t.clone() for t in self._pending.start)
+        self.start()
         for seen in self._pending.seen:
             self.move(seen)
         self.discard()
+
+    def start(self) -> None:
+        """Start the averages, if this was their first batch."""
+        if self._pending.start is not None:
+            self.mean, self.std = (t.clone() for t in self._pending.start)
 
     def move(self, seen: Observation) -> None:
         """Move the averages by what was seen."""
@@ -150,6 +198,8 @@ class MovingAverage(AdaptiveNorm):
 class Tema(MovingAverage):
     """Gradients take the moving averages for constants; under TENT this destroys the model."""
 
+    fuses = True
+
     def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
         """Eval-mode batch norm."""
         return eval_norm(x, *self._affine, mean, std)
@@ -160,6 +210,7 @@ class Tbr(MovingAverage):
     """Test-time batch renormalisation; see tbr.py."""
 
     without_objective = "tema"
+    fuses = through_batch = True
 
     def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
         """Equation 1."""

@@ -34,6 +34,22 @@ def in_float32(layer: nn.Module, dtype: torch.dtype) -> tuple[RemovableHandle, R
     return layer.register_forward_pre_hook(before), layer.register_forward_hook(after)
 
 
+def laid_out(layer: nn.GroupNorm) -> RemovableHandle:
+    """Let a GroupNorm on a CPU get contiguous features where it has to learn and they need no gradient.
+
+    Torch's operator for channels_last reads, in the backward pass, the gradient that it was not asked for: the process
+    ends without an exception (torch 2.13).
+    """
+
+    def before(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        x = inputs[0]
+        if x.requires_grad or not x.is_cpu or not torch.is_grad_enabled() or x.is_contiguous():
+            return None
+        return (x.contiguous(), *inputs[1:])
+
+    return layer.register_forward_pre_hook(before)
+
+
 def _looks_like_one(module: nn.Module) -> bool:
     """Whether the name of its class says so, and it holds nothing but a weight for each channel, and perhaps a bias."""
     names = (kind.__name__.lower().replace("_", "") for kind in type(module).__mro__)

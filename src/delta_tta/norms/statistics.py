@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -21,9 +23,8 @@ def batch_moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and biased variance over batch and space, each (C,), in float32 or better."""
     if not x.is_cuda:
         x = at_least_float32(x)  # off CUDA the operators below would round their results to x's own type
-    if _by_planes(x):
-        mean, _, squares = sample_moments(x)
-        return mean, squares.mean(0)
+    if by_planes(x):
+        return _of_all(*_moments_of_planes(x))
     if _fast_moments is not None and (x.is_cpu or x.is_cuda) and not torch.compiler.is_compiling():
         # private, but far quicker on a CPU than torch.var_mean: the operator under BatchNorm itself; the compiler
         # cannot see into it
@@ -31,6 +32,13 @@ def batch_moments(x: Tensor) -> tuple[Tensor, Tensor]:
         return mean, var
     var, mean = torch.var_mean(x, [d for d in range(x.dim()) if d != 1], correction=0)
     return mean, var
+
+
+def _of_all(means: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and variance, each (C,), from those of samples that have as many values each, (B, C)."""
+    mean = means.mean(0)
+    apart = means - mean
+    return mean, torch.addcmul(variances, apart, apart).mean(0)
 
 
 def sample_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -49,7 +57,7 @@ def moments_of_samples(x: Tensor) -> tuple[Tensor, Tensor]:
     if not x.is_cuda:
         x = at_least_float32(x)
     x = x.reshape(*x.shape[:2], -1)  # (B, C, values)
-    if _by_planes(x):
+    if by_planes(x):
         return _moments_of_planes(x)
     if torch.compiler.is_compiling():
         return _moments_by_terms(x)
@@ -68,7 +76,7 @@ def _moments_by_terms(x: Tensor) -> tuple[Tensor, Tensor]:
     return means, (x - means.unsqueeze(2)).square_().mean(2)
 
 
-def _by_planes(x: Tensor) -> bool:
+def by_planes(x: Tensor) -> bool:
     """Whether to measure x, (B, C, …), channel by channel of each sample."""
     values = x.numel() // (x.shape[0] * x.shape[1]) if x.numel() else 0
     return values >= MANY_VALUES and x.is_cpu and x.is_contiguous() and not torch.compiler.is_compiling()
@@ -76,15 +84,15 @@ def _by_planes(x: Tensor) -> bool:
 
 def _moments_of_planes(x: Tensor) -> tuple[Tensor, Tensor]:
     """The same, faster, for values that lie side by side on a CPU."""
-    _, channels, values = x.shape
-    means, scales = [], []
-    for part in x.detach().split(max(1, PART // (channels * values))):
-        _, mean, scale = torch.native_group_norm(part, None, None, len(part), channels, values, channels, 0.0)
-        means.append(mean)
-        scales.append(scale)
-    if len(means) == 1:
-        return means[0], scales[0].pow_(-2)  # 1 / σ, infinite where σ is 0
-    return torch.cat(means), torch.cat(scales).pow_(-2)
+    samples, channels = x.shape[:2]
+    values = x.numel() // (samples * channels)
+    most = max(1, PART // (channels * values))
+    parts = (x.detach(),) if samples <= most else x.detach().split(most)
+    found = [
+        torch.native_group_norm(part, None, None, len(part), channels, values, channels, 0.0)[1:] for part in parts
+    ]
+    means, scales = found[0] if len(found) == 1 else (torch.cat(some) for some in zip(*found, strict=True))
+    return means, scales.pow(-2)  # from 1 / σ, infinite where σ is 0
 
 
 class Observation:
@@ -101,12 +109,15 @@ class Observation:
         self.eps = eps
         self.ranks, self.empty = ranks, empty
         self._statistics: tuple[Tensor, Tensor] | None = None
+        self.by_sample: tuple[Tensor, Tensor] | None = None  # measured, and to be merged by `merge`
         self.samples: Tensor | None = None  # of all ranks together, once measured, as are the values per channel
         self.values: Tensor | None = None
 
     @property
     def statistics(self) -> tuple[Tensor, Tensor]:
         """μ_b and σ_b = sqrt(biased variance + eps), each (C,)."""
+        if self.by_sample is not None:
+            merge([self])
         if self._statistics is None:
             assert self._x is not None
             self.check()
@@ -117,6 +128,17 @@ class Observation:
             self.note(mean, (var + self.eps).sqrt_())
         assert self._statistics is not None
         return self._statistics
+
+    def measure(self) -> None:
+        """Measure now, so that the features may go."""
+        x = self._x
+        if self.by_sample is not None:
+            return
+        if x is None or self.ranks is not None or type(self).moments is not Observation.moments or not by_planes(x):
+            _ = self.statistics
+        else:
+            self.check()
+            self.by_sample, self._x = _moments_of_planes(at_least_float32(x)), None
 
     def check(self) -> None:
         """Raise if the features were changed before they were measured."""
@@ -146,4 +168,19 @@ class Observation:
 
     def note(self, mean: Tensor, std: Tensor) -> None:
         """Take μ_b and σ_b as measured; the features may now be freed."""
-        self._statistics, self._x = (mean, std), None
+        self._statistics, self._x, self.by_sample = (mean, std), None, None
+
+
+def merge(observations: Iterable[Observation]) -> None:
+    """Calculate the statistics of all that are measured, in a few calls for all layers together."""
+    alike: dict[tuple[float, int, torch.dtype], list[Observation]] = {}
+    for one in observations:
+        if one.by_sample is not None:
+            means = one.by_sample[0]
+            alike.setdefault((one.eps, len(means), means.dtype), []).append(one)
+    for (eps, *_), group in alike.items():
+        found = [one.by_sample for one in group if one.by_sample is not None]
+        mean, var = _of_all(*(torch.cat(some, 1) for some in zip(*found, strict=True)))
+        channels = [means.shape[1] for means, _ in found]
+        for one, *pair in zip(group, mean.split(channels), var.add_(eps).sqrt_().split(channels), strict=True):
+            one.note(*pair)

@@ -271,3 +271,37 @@ def test_bn_is_the_batch_alone():
             m.eval()
     x = batches(1)[0]
     assert torch.allclose(delta_tta.adapt(net, "bn", guard="off")(x), expected(x), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_large_batches_are_normalised_by_themselves_as_in_train_mode(dtype):
+    """Above a size, "bn" measures with another operator."""
+    net = randomise_statistics(nn.Sequential(nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 32 * 32, 3))).to(dtype)
+    x = (torch.randn(20, 4, 32, 32, dtype=dtype) * 3 + 1).requires_grad_(True)
+    plain = copy.deepcopy(net[0]).train()
+    layer = fitting(net, "tent").model[0]
+    close = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-12}
+    mine, theirs = layer(x), plain(x)
+    assert torch.allclose(mine, theirs, **close)
+    g = torch.randn_like(x)
+    own = torch.autograd.grad(mine, [x, net[0].source.weight, net[0].source.bias], g)
+    for a, b in zip(own, torch.autograd.grad(theirs, [x, plain.weight, plain.bias], g), strict=True):
+        assert torch.allclose(a, b, rtol=close["rtol"], atol=100 * close["atol"])
+
+
+@pytest.mark.parametrize("method", ["tema", "tent+delta"])
+def test_all_layers_move_by_the_formula(method):
+    """They move in one call; a layer that runs twice in a forward pass moves by itself."""
+    for net, shape in ((conv_net(), (3, 8, 8)), (SharedNorm(), (6,))):
+        adapter = fitting(net, method, alpha=0.8, init="inherit", guard="off")
+        x = batches(1, shape=shape)[0]
+        layers = [module for module in adapter.modules() if isinstance(module, MovingAverage)]
+        before = [[t.clone() for t in (layer.mean, layer.std)] for layer in layers]
+        _, learn = adapter._updater.observe(x)
+        learn_from = [list(layer._pending.seen) for layer in layers]
+        learn()
+        for layer, old, observed in zip(layers, before, learn_from, strict=True):
+            for seen in observed:
+                old = [0.8 * a + 0.2 * b for a, b in zip(old, seen.statistics, strict=True)]
+            assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(old, (layer.mean, layer.std), strict=True))
+            assert not layer._pending.seen

@@ -262,3 +262,14 @@ def test_the_adapter_does_not_speak_of_statistics_that_are_not_there(method, say
     assert says in words
     assert "normalise" not in words
     assert ("normalise" in delta_tta.adapt(conv_net(), method).extra_repr()) == (method == "tent+dot")
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_group_norm_in_channels_last(compiled):
+    """Torch's operator ends the process where the features need no gradient, as behind a frozen convolution."""
+    net = conv_net(group_norm).to(memory_format=torch.channels_last)
+    adapter = fitting(torch.compile(net, backend="aot_eager") if compiled else net, "tent", optimizer="adam", lr=0.02)
+    exact = fitting(conv_net(group_norm), "tent", optimizer="adam", lr=0.02)
+    for x in batches(4):
+        assert torch.allclose(adapter(x.to(memory_format=torch.channels_last)), exact(x), rtol=1e-3, atol=1e-3)
+    assert not adapter.unload()[1]._forward_pre_hooks

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from delta_tta.norms.statistics import Observation, batch_moments
+from delta_tta.norms.statistics import Observation, batch_moments, merge
 
 EPS = 1e-5
 
@@ -48,3 +48,26 @@ def test_an_observation_frees_the_features_once_measured():
     first = seen.statistics
     assert seen._x is None
     assert seen.statistics is first
+
+
+def test_merging_many_layers_gives_what_each_gives_alone():
+    g = torch.Generator().manual_seed(0)
+    shapes = [(4, 3, 9, 9), (4, 5, 8, 8), (2, 3, 9, 9), (4, 3, 2, 2), (4, 2)]  # the last two are measured at once
+    features = [torch.randn(shape, generator=g, dtype=torch.float64) * 3 + 2 for shape in shapes]
+    together, alone = ([Observation(x, EPS + i % 2) for i, x in enumerate(features)] for _ in range(2))
+    for one in together:
+        one.measure()
+    assert [one.by_sample is not None for one in together] == [True, True, True, False, False]
+    merge(together)
+    for mine, other in zip(together, alone, strict=True):
+        assert mine.by_sample is None
+        for a, b in zip(mine.statistics, other.statistics, strict=True):
+            assert torch.allclose(a, b, rtol=0, atol=1e-14)
+
+
+def test_what_was_measured_does_not_follow_the_features():
+    x = torch.randn(4, 3, 9, 9)
+    seen, expected = Observation(x, EPS), Observation(x.clone(), EPS).statistics
+    seen.measure()
+    x.zero_()
+    assert all(torch.equal(a, b) for a, b in zip(seen.statistics, expected, strict=True))
