@@ -21,6 +21,7 @@ from .engine.stateful import Stateful
 from .engine.step import Updater
 from .errors import InputError, StateError
 from .guard.monitor import hooks_of
+from .postprocess.filters import filtered
 from .postprocess.sticky import Sticky
 from .recipe import Recipe
 from .registry import COMPONENTS
@@ -99,7 +100,7 @@ class Adapter(Stateful):
                 logits, update = self._updater.refuse(x, wrong)
             after = None
             if self._filter is not None:
-                logits, after = self._filter.over_ranks(x, logits, streams, self._updater.ranks)
+                logits, after = filtered(self._filter, x, logits, streams, self._updater.ranks)
             step, samples = self._signals.step + 1, self._signals.samples + len(x)
 
             def learn() -> None:
@@ -124,7 +125,7 @@ class Adapter(Stateful):
             streams = self._streams(stream, len(x))
             logits = self._updater.predict(x)
             if self._filter is not None:
-                logits, _ = self._filter.over_ranks(x, logits, streams, self._updater.ranks)
+                logits, _ = filtered(self._filter, x, logits, streams, self._updater.ranks)
             return logits
 
     @property

@@ -28,14 +28,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..distributed import Ranks
 from ..errors import InputError
 from ..evidence import STAYS, TEMPERATURES, Array
 from ..registry import Capabilities, component
 from ..rules.answers import MeanAnswers, fits
 from ..rules.filters import Beliefs, filtered, stays
-from ..shares.sharpness import sharpness_of_each
-from ..tensors import at_least_float32
 
 
 @component("sticky", "filter", "filter the answers over the stream: what was in view probably still is", part=True)
@@ -43,6 +40,7 @@ class Sticky(Capabilities):
     """The filter of one adapter. `answer` returns what to say and the state after it; only `commit` changes it."""
 
     uses = ("filter",)
+    reads_sharpness = True
 
     def __init__(self, mode: Literal["smooth", "causal"] = "smooth") -> None:
         self.mode = mode
@@ -76,16 +74,6 @@ class Sticky(Capabilities):
             )
         correction, after = filtered(log_p, self._state, streams, self.mode == "smooth", sharpness)
         return (logits + torch.from_numpy(correction).to(logits.device)).to(logits.dtype), after
-
-    def over_ranks(
-        self, x: Tensor, logits: Tensor, streams: Sequence[Hashable] | None, ranks: Ranks | None
-    ) -> tuple[Tensor, Beliefs]:
-        """Return the filtered logits of this rank's share of a batch, and the state after all of it."""
-        sharpness = sharpness_of_each(x, ranks)
-        if ranks is None:
-            return self.answer(logits, streams, sharpness)
-        answers, after = self.answer(ranks.join(at_least_float32(logits)), None, sharpness)
-        return answers[ranks.share].to(logits.dtype), after
 
     def commit(self, state: Beliefs) -> None:
         """Go on from what `answer` returned."""

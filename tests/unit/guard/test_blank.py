@@ -209,9 +209,9 @@ def test_a_model_that_was_never_trained_adapts_to_noise():
     for seed in range(3):
         model(0.3 * torch.randn(SIZE, 3, 16, 16, generator=torch.Generator().manual_seed(seed)))
     assert model.signals.refused == 0
-    assert not blank._has_trained_statistics(nn.BatchNorm2d(3))
-    assert not blank._has_trained_statistics(nn.BatchNorm2d(3, track_running_stats=False))
-    assert blank._has_trained_statistics(channel_net()[0])
+    assert not blank.has_trained_statistics(nn.BatchNorm2d(3))
+    assert not blank.has_trained_statistics(nn.BatchNorm2d(3, track_running_stats=False))
+    assert blank.has_trained_statistics(channel_net()[0])
 
 
 @pytest.mark.parametrize(
