@@ -95,8 +95,8 @@ def choose(said: Said, rule: Rule) -> list[int]:
             keep, keep_answers = (math.exp(-size / memory) for memory in (MEMORY, MEMORY_OF_ANSWERS))
             prior, lately = keep_answers * prior, keep * lately + size
             p, others = ([tempered(one) for one in of] for of in (answers, mirrored))
-            told, belongs = told.after(np.stack(p), sharp, keep_answers)
-            q, q_of_order = told.at(belongs, prior), told.at(belongs, PRIOR_OF_ORDER)
+            told, between = told.after(np.stack(p), sharp, keep_answers)
+            q, q_of_order = told.at(between, prior), told.at(between, PRIOR_OF_ORDER)
             scores = []
             for s in range(slots):
                 found = of_order(p[s], q_of_order[s]), of_pairs(p[s], others[s], q[s]), entropy(p[s][0]).sum()

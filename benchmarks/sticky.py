@@ -49,8 +49,8 @@ def filtered(batches: Sequence[tuple[Tensor, Array | None]], start: str) -> list
     classes, original = batches[0][0].shape[1], MeanAnswers.at
     samples = {"K": classes, "3 K": 3 * classes}.get(start) or float(start)
 
-    def at(own: MeanAnswers, belongs: Array, uniform: float) -> Array:
-        return original(own, belongs, samples if uniform == classes else uniform)
+    def at(own: MeanAnswers, places: Array, uniform: float) -> Array:
+        return original(own, places, samples if uniform == classes else uniform)
 
     found, one = [], Sticky("smooth")
     MeanAnswers.at = at  # type: ignore[method-assign]

@@ -11,8 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from ..evidence import Array
+
+Levels = npt.NDArray[np.int64]
 
 LEVELS = 9
 """Those of images that are 90 times (e^4.5) as sharp are the same again, so that there is no first and no last."""
@@ -29,11 +32,11 @@ class MeanAnswers:
     """Sums of answers by level.
 
     Attributes:
-        sums: of the answers, (…, levels, T, K).
+        sums: of the answers, (…, T, levels, K).
         counts: of the samples, (levels,).
     """
 
-    sums: Array = field(default_factory=lambda: np.zeros((LEVELS, 0, 0), np.float32))
+    sums: Array = field(default_factory=lambda: np.zeros((0, LEVELS, 0), np.float32))
     counts: Array = field(default_factory=lambda: np.zeros(LEVELS, np.float32))
 
     @property
@@ -42,45 +45,53 @@ class MeanAnswers:
         return float(self.counts.sum())
 
     def after(self, p: Array, sharpness: Array | None, keep: float) -> tuple[MeanAnswers, Array]:
-        """Return the sums with these answers, and how much each sample belongs to each level, (B, levels).
+        """Return the sums with these answers, and where the samples lie between the levels, (B,).
 
         Args:
             p: (…, T, B, K).
             sharpness: of each sample, (B,); None where there is none to be had.
             keep: how much of what was there stays.
         """
-        belongs = _levels(np.zeros(p.shape[-2], np.float32) if sharpness is None else sharpness)
-        sums = np.einsum("bl,...tbk->...ltk", belongs, p)
+        at = np.zeros(p.shape[-2], np.float32) if sharpness is None else np.nan_to_num(sharpness) / np.float32(WIDTH)
+        sums = np.zeros((*p.shape[:-2], LEVELS, p.shape[-1]), np.float32)
+        counts = np.zeros(LEVELS, np.float32)
+        for levels, shares in _next_to(at):
+            for level in np.unique(levels):
+                rows = np.flatnonzero(levels == level)
+                sums[..., level, :] += (shares[rows, None] * p[..., rows, :]).sum(-2)
+                counts[level] += shares[rows].sum()
         if self.samples:
             sums += np.float32(keep) * self.sums
-        return MeanAnswers(sums, np.float32(keep) * self.counts + belongs.sum(0)), belongs
+        return MeanAnswers(sums, np.float32(keep) * self.counts + counts), at
 
-    def at(self, belongs: Array, uniform: float) -> Array:
-        """Return q of each sample, (…, T, B, K).
+    def at(self, places: Array, uniform: float) -> Array:
+        """Return q of each sample, (…, T, B, K), or (…, T, 1, K) where all are alike.
 
         Args:
-            belongs: to each level, (B, levels).
+            places: where they lie between the levels, (B,), as `after` says.
             uniform: samples, spread evenly over the classes, that are counted as well.
         """
         samples, classes = self.samples, self.sums.shape[-1]
-        mean = self.sums.sum(-3, keepdims=True) / np.float32(samples)
-        levels = (self.sums + COMMON * mean) / (self.counts + COMMON)[:, None, None]
+        mean = self.sums.sum(-2, keepdims=True) / np.float32(samples)
+        levels = (self.sums + COMMON * mean) / (self.counts + COMMON)[:, None]
         levels = (np.float32(samples) * levels + np.float32(uniform / classes)) / np.float32(samples + uniform)
-        found: Array = np.einsum("bl,...ltk->...tbk", belongs, levels)
+        if (places == places[:1]).all():  # as where images have no sharpness
+            places = places[:1]
+        (low, one), (high, other) = _next_to(places)
+        found: Array = levels[..., low, :]
+        found *= one[:, None]
+        found += levels[..., high, :] * other[:, None]
         return found
 
 
 def fits(sums: tuple[int, ...], counts: tuple[int, ...], leading: tuple[int, ...], classes: int | None) -> bool:
     """Whether arrays of these shapes may be mean answers over so many classes, or before the first."""
-    last = (leading[-1], sums[-1] if classes is None else classes)
-    return counts == (LEVELS,) and sums in ((*leading[:-1], LEVELS, *last), (LEVELS, 0, 0))
+    found = (*leading, LEVELS, sums[-1] if classes is None else classes)
+    return counts == (LEVELS,) and sums in (found, (0, LEVELS, 0))
 
 
-def _levels(sharpness: Array) -> Array:
-    """Return how much each sample belongs to each level, (B, levels); rows sum to 1."""
-    at = np.nan_to_num(sharpness) / WIDTH
-    low = np.floor(at)
-    belongs, rows = np.zeros((len(at), LEVELS), np.float32), np.arange(len(at))
-    belongs[rows, low.astype(int) % LEVELS] = 1 - (at - low)
-    belongs[rows, (low.astype(int) + 1) % LEVELS] = at - low
-    return belongs
+def _next_to(places: Array) -> tuple[tuple[Levels, Array], tuple[Levels, Array]]:
+    """Return the two levels next to each sample, and how much it counts for each of them, (B,)."""
+    low = np.floor(places)
+    share, first = places - low, low.astype(np.int64) % LEVELS
+    return (first, 1 - share), ((first + 1) % LEVELS, share)

@@ -51,12 +51,12 @@ def filtered(
         return correction, before
     names = [None] * len(log_p) if names is None else names
     p = tempered(log_p[rows])
-    state, q, q_smooth = before.following(p, None if sharpness is None else sharpness[rows], smooth)
+    state, q, between = before.following(p, None if sharpness is None else sharpness[rows], smooth)
     ratio = likelihood(p, q)
     answers = p[0].copy()
-    for name in dict.fromkeys(names[row] for row in rows):
-        own = [place for place, row in enumerate(rows) if names[row] == name]
-        q_own, q_answer = q[:, own], q_smooth[:, own]
+    for name in (met := dict.fromkeys(names[row] for row in rows)):
+        own = slice(None) if len(met) == 1 else [place for place, row in enumerate(rows) if names[row] == name]
+        q_own = q if q.shape[1] == 1 else q[:, own]
         last = state.beliefs.pop(name, None)
         start = np.repeat(q_own[:, :1], len(STAYS), 1) if last is None else last
         belief, z = forward_filters(ratio[:, own], q_own, start)
@@ -68,8 +68,9 @@ def filtered(
         if weights.any():
             places = np.flatnonzero(weights.any(0))
             t, s = np.divmod(places, len(STAYS))
-            met = likelihood(p[:, own], q_answer)[t]
-            beliefs = filtered_beliefs(met, q_answer[t], start[t, s], STAYS[s, None], smooth)
+            q_answer = state.answers.at(between[own], p.shape[2]) if smooth else q_own
+            told = likelihood(p[:, own], q_answer)[t]
+            beliefs = filtered_beliefs(told, q_answer[t], start[t, s], STAYS[s, None], smooth)
             answers[own] = (1 - weights.sum(1, keepdims=True)) * p[0][own]
             answers[own] += np.einsum("bf,bfk->bk", np.broadcast_to(weights[:, places], beliefs.shape[:2]), beliefs)
     while len(state.beliefs) > STREAMS:
@@ -113,20 +114,18 @@ class Beliefs:
         self.beliefs = {} if beliefs is None else beliefs
 
     def following(self, p: Array, sharpness: Array | None, smooth: bool) -> tuple[Beliefs, Array, Array]:
-        """Return a copy that has met these predictions, (T, B, K), and q at each: of the evidence and of the answers.
+        """Return a copy that has met these predictions, (T, B, K), q, and where the samples lie between the levels.
 
-        Smooth answers know the whole batch, others what has come so far.
+        If smooth, q knows the whole batch, else what has come so far.
         """
-        after, size = self.answers, p.shape[1]
-        parts = [slice(size)] if smooth else [slice(t, t + 1) for t in range(size)]
-        q, q_of_answers = np.empty_like(p), np.empty_like(p)
-        for part in parts:
-            own = p[:, part]
-            keep = math.exp(-own.shape[1] / MEMORY_OF_ANSWERS)
-            after, belongs = after.after(own, None if sharpness is None else sharpness[part], keep)
-            q[:, part] = after.at(belongs, PRIOR)
-            q_of_answers[:, part] = after.at(belongs, p.shape[2]) if smooth else q[:, part]
-        return Beliefs(after, self.evidence.copy(), dict(self.beliefs)), q, q_of_answers
+        after, found = self.answers, []
+        for start in range(0, p.shape[1], step := p.shape[1] if smooth else 1):
+            part = slice(start, start + step)
+            keep = math.exp(-step / MEMORY_OF_ANSWERS)
+            after, between = after.after(p[:, part], None if sharpness is None else sharpness[part], keep)
+            found.append(after.at(between, PRIOR))
+        q = found[0] if smooth else np.concatenate(found, 1)
+        return Beliefs(after, self.evidence.copy(), dict(self.beliefs)), q, between
 
 
 def filtered_beliefs(ratio: Array, q: Array, start: Array, stay: Array, smooth: bool) -> Array:

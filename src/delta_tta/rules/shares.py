@@ -92,8 +92,8 @@ class Memory:
         p, others = ([tempered(one) for one in answers] for answers in found)  # each (T, B, K)
         keep, keep_answers = (math.exp(-size / memory) for memory in (MEMORY, MEMORY_OF_ANSWERS))
         prior = keep_answers * self.prior
-        answers, belongs = self.answers.after(np.stack(p), sharpness, keep_answers)
-        q, q_of_order = answers.at(belongs, prior), answers.at(belongs, PRIOR_OF_ORDER)
+        answers, between = self.answers.after(np.stack(p), sharpness, keep_answers)
+        q, q_of_order = answers.at(between, prior), answers.at(between, PRIOR_OF_ORDER)
         evidence = [keep * old + of_order(*pair) for old, *pair in zip(self.evidence, p, q_of_order, strict=True)]
         if others:
             evidence = [old + of_pairs(*three) for old, *three in zip(evidence, p, others, q, strict=True)]

@@ -232,7 +232,7 @@ def test_streams_are_told_apart():
 def by_stream(sticky):
     """What it believes of each stream, the one used last at the end, and the mean answer."""
     saved = sticky.remembered()
-    mean = saved["answers"].sum(0) / saved["levels"].sum()
+    mean = saved["answers"].sum(1) / saved["levels"].sum()
     return dict(zip(saved["streams"], saved["beliefs"], strict=True)), mean
 
 
