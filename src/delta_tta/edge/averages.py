@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..rules.shares import SHARES
+from ..rules.shares import OWN, SHARES
 from .network import Statistics
 
 
@@ -18,17 +18,18 @@ def mixture(source: Statistics, averages: Statistics, slot: int) -> Statistics:
 
 
 def moved(averages: Statistics | None, measured: Mapping[int, Statistics], rates: Sequence[float]) -> Statistics | None:
-    """Return the averages after a batch, (slots − 1, C) each.
+    """Return the averages after a batch, (slots − 2, C) each.
 
     Args:
         averages: before it; None: not started.
-        measured: μ_b and σ_b of the slots that measured it; the first slot has no averages.
+        measured: μ_b and σ_b of the slots that measured it; the last has no averages.
         rates: how far each slot follows.
     """
+    measured = {slot: found for slot, found in measured.items() if slot != OWN}
     if not measured:
         return averages
     start = next(iter(measured.values()))
-    means, stds = (one.repeat(len(SHARES) - 1, 0) for one in (start[0][None], start[1][None]))
+    means, stds = (one.repeat(OWN - 1, 0) for one in (start[0][None], start[1][None]))
     if averages is not None:
         means, stds = averages[0].copy(), averages[1].copy()
     for slot, (mean_b, std_b) in measured.items():

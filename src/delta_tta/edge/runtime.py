@@ -79,7 +79,7 @@ class EdgeModel:
     def load(self, path: str | Path) -> None:
         """Go on from what was saved."""
         state = load(self.network.about["model"], path)
-        width = (len(SHARES) - 1, len(self.network.source[0]))
+        width = (OWN - 1, len(self.network.source[0]))
         if state.averages is not None and any(one.shape != width for one in state.averages):
             raise StateError(f"Expected statistics of shape {width}, but the state holds others; it is damaged.")
         self._state, self.skipped = state, None
@@ -135,7 +135,7 @@ class EdgeModel:
         return logits + correction, beliefs
 
     def _predicted(self, x: Images, state: State) -> Array:
-        slot = state.shares.slot
+        slot = state.shares.steady
         run = self._runner(slot, state.averages if slot else None, known=True)
         return self._answered(x, run(x), state.agreement, run)[0]
 

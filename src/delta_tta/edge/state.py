@@ -30,7 +30,7 @@ class State:
 
     Attributes:
         shares: the choice of the share and its evidence.
-        averages: μ and σ of every slot but the first, (slots − 1, C) each; None before the first batch.
+        averages: μ and σ of every slot but the first and the last, (slots − 2, C) each; None before the first batch.
         agreement: how much mirror images count.
         beliefs: those of the filter.
         kept: samples that wait for an update.

@@ -85,7 +85,7 @@ def pooled_update(
     "anchored", "statistics", "mix source and stream, the share chosen without labels (ours)", alone=True, part=True
 )
 class Anchored(MovingAverage):
-    """Averages `mean` and `std` of every slot but the first, (slots − 1, C); gradients as TBR's."""
+    """Averages `mean` and `std` of every slot but the first and the last, (slots − 2, C); gradients as TBR's."""
 
     uses = ("alpha",)
     has_shares = True
@@ -130,7 +130,8 @@ class Anchored(MovingAverage):
 
     def _mixed(self, x: Tensor) -> Used | None:
         """Return the mixture of the slot for x, and, unless frozen, who measures x; observing, remember that."""
-        slot, learns, now = self._phase.slot, torch.is_grad_enabled(), self._phase.now
+        learns, now = torch.is_grad_enabled(), self._phase.now
+        slot = self._phase.steady if now == "frozen" else self._phase.slot
         observes = now == "observing"
         if now == "frozen" or (observes and slot == 0 and not learns):
             mixture = self._mixture(slot)
@@ -147,7 +148,7 @@ class Anchored(MovingAverage):
     def _mixture(self, slot: int, seen: Observation | None = None) -> tuple[Tensor, Tensor] | None:
         """Return μ and σ of a slot; where its averages have not started, from what is seen. None: the batch's own."""
         source, current = self.inherited(), None if self._phase.anew else self._current()
-        if slot == OWN and seen is not None:
+        if slot == OWN:
             current = None
         if slot == 0 or (current is None and seen is None):
             return source
@@ -181,11 +182,11 @@ class Anchored(MovingAverage):
         if self._phase.anew:
             self.mean = self.std = None
         for slot, seen in self._seen:
-            if slot == 0:
+            if slot in (0, OWN):
                 continue
             mean_b, std_b = seen.statistics
             if self.mean is None or self.std is None:
-                self.mean, self.std = (t.repeat(len(SHARES) - 1, 1) for t in (mean_b, std_b))
+                self.mean, self.std = (t.repeat(OWN - 1, 1) for t in (mean_b, std_b))
             own = self.mean[slot - 1], self.std[slot - 1]
             pooled_update(*own, mean_b, std_b, self._phase.rates[slot], out=own)
         self.discard()
@@ -196,10 +197,10 @@ class Anchored(MovingAverage):
 
     def fits(self, state: Mapping[str, Tensor]) -> bool:
         """Whether such a layer may have remembered it."""
-        width = (len(SHARES) - 1, self.source.num_features)
+        width = (OWN - 1, self.source.num_features)
         return state.keys() == {"mean", "std"} and all(t.shape == width for t in state.values())
 
     def baked(self) -> tuple[Tensor, Tensor] | None:
         """The mixture, which a plain layer can hold."""
-        mixture = self._mixture(self._phase.slot)
+        mixture = self._mixture(self._phase.steady)
         return None if mixture is None else (mixture[0], (mixture[1] ** 2 - self.source.eps).clamp_(min=0))

@@ -35,6 +35,7 @@ class Phase:
     Attributes:
         ranks: the processes whose batches count as one; None for this process alone.
         slot: which averages anchored layers use.
+        steady: the same where they do not observe.
         rates: how far the averages of each slot follow a batch.
         half: whether these measure only the later half of a batch.
         anew: whether a new domain begins with this batch, so that the averages start again.
@@ -48,7 +49,7 @@ class Phase:
     """
 
     ranks: Ranks | None = None
-    slot = 0
+    slot = steady = 0
     rates: tuple[float, ...] = ()
     half = False
     anew = False

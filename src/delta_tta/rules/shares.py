@@ -16,7 +16,7 @@ from .answers import MeanAnswers
 from .domain import Domain
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 0.75)
-"""m of each slot; the first is the source itself and has no averages."""
+"""m of each slot; the first is the source itself, the last takes the batch's own statistics. Both have no averages."""
 OWN = 4
 """The slot that mixes the source with the batch's own statistics: where the domain changes every few batches, averages
 are of domains that are gone."""
@@ -65,6 +65,11 @@ class Memory:
         if self.domain.left_by(found):
             return Memory(domain=Domain().with_batch(found)), True
         return replace(self, domain=self.domain.with_batch(found)), False
+
+    @property
+    def steady(self) -> int:
+        """The slot that answers where nothing is learnt: a batch may be a single image then."""
+        return best_slot(self.evidence[:OWN]) if self.slot == OWN else self.slot
 
     @property
     def compares(self) -> bool:

@@ -79,11 +79,12 @@ class ShareSelector:
 
     def commit(self) -> None:
         """Keep what `choose` found."""
-        self.memory, self._phase.anew = self._next, False
+        self.memory = self._next
+        self.settle()
 
     def settle(self) -> None:
         """Answer with the slot that was committed last."""
-        self._phase.slot, self._phase.anew = self.memory.slot, False
+        self._phase.slot, self._phase.steady, self._phase.anew = self.memory.slot, self.memory.steady, False
 
     def _size(self, x: Tensor) -> float:
         """Return the number of samples of all ranks."""

@@ -13,7 +13,8 @@ from delta_tta.rules.shares import OWN, SHARES
 from delta_tta.settings import Settings
 from nets import randomise_statistics
 
-SLOTS = range(1, len(SHARES))
+AVERAGED = range(1, OWN)
+SLOTS = (*AVERAGED, OWN)
 
 
 SIZE = (6, 3, 4, 5)
@@ -25,20 +26,23 @@ def source():
 
 def anchored(layer, slot=0, started=True):
     phase = Phase()
-    phase.slot, phase.rates, phase.now = slot, (1.0,) * len(SHARES), "observing"
+    phase.slot = phase.steady = slot
+    phase.rates, phase.now = (1.0,) * len(SHARES), "observing"
     made = Anchored(layer, None, Settings(), phase)
     if started:
         g = torch.Generator().manual_seed(1)
-        made.mean = torch.randn(len(SLOTS), 3, generator=g, dtype=torch.float64)
-        made.std = 0.5 + torch.rand(len(SLOTS), 3, generator=g, dtype=torch.float64)
+        made.mean = torch.randn(OWN - 1, 3, generator=g, dtype=torch.float64)
+        made.std = 0.5 + torch.rand(OWN - 1, 3, generator=g, dtype=torch.float64)
     return made, phase
 
 
 def mixed(made, layer, slot, x=None):
     """μ and σ, written out; those of the batch x for the slot that uses a batch's own."""
-    m, mean, std = SHARES[slot], made.mean[slot - 1], made.std[slot - 1]
-    if slot == OWN and x is not None:
+    m = SHARES[slot]
+    if slot == OWN:
         mean, std = x.mean((0, 2, 3)), (x.var((0, 2, 3), correction=0) + layer.eps).sqrt()
+    else:
+        mean, std = made.mean[slot - 1], made.std[slot - 1]
     source_std = (layer.running_var + layer.eps).sqrt()
     return (1 - m) * layer.running_mean + m * mean, (1 - m) * source_std + m * std
 
@@ -47,8 +51,13 @@ def images(seed=0, size=SIZE):
     return torch.randn(size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 1.7 + 0.4
 
 
-@pytest.mark.parametrize("slot", SLOTS)
-@pytest.mark.parametrize("phase", ["frozen", "observing", "replaying"])
+@pytest.mark.parametrize(
+    ("slot", "phase"),
+    [
+        *((slot, "frozen") for slot in AVERAGED),
+        *((slot, phase) for slot in SLOTS for phase in ("observing", "replaying")),
+    ],
+)
 def test_its_value_is_that_of_a_plain_layer_with_mixed_statistics(slot, phase):
     layer, x = source(), images()
     made, state = anchored(layer, slot)
@@ -96,19 +105,29 @@ def test_before_any_batch_it_is_the_source(slot):
     assert made.remembered() == {}
 
 
-@pytest.mark.parametrize("slot", SLOTS)
+@pytest.mark.parametrize("slot", AVERAGED)
 def test_the_first_batch_is_mixed_in_with_its_own_statistics(slot):
     layer, x = source(), images()
     made, phase = anchored(layer, slot, started=False)
     y = made(x)
     made.commit()
-    assert torch.allclose(made.mean, x.mean((0, 2, 3)).expand(len(SLOTS), 3))
-    assert torch.allclose(made.std, (x.var((0, 2, 3), correction=0) + layer.eps).sqrt().expand(len(SLOTS), 3))
+    assert torch.allclose(made.mean, x.mean((0, 2, 3)).expand(len(AVERAGED), 3))
+    assert torch.allclose(made.std, (x.var((0, 2, 3), correction=0) + layer.eps).sqrt().expand(len(AVERAGED), 3))
     phase.now = "frozen"
     assert torch.allclose(made(x), y, atol=1e-12)
 
 
-@pytest.mark.parametrize("slot", [0, *SLOTS])
+def test_where_it_observes_nothing_it_uses_the_steady_slot():
+    layer, x = source(), images()
+    made, phase = anchored(layer, OWN)
+    phase.now, phase.steady = "frozen", 2
+    plain = copy.deepcopy(layer)
+    mean, std = mixed(made, layer, 2)
+    plain.running_mean, plain.running_var = mean, std**2 - layer.eps
+    assert torch.allclose(made(x), plain(x), atol=1e-12)
+
+
+@pytest.mark.parametrize("slot", [0, *AVERAGED])
 def test_a_plain_layer_can_hold_it(slot):
     layer, x = source(), images()
     made, phase = anchored(layer, slot)
