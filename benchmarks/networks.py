@@ -47,6 +47,12 @@ def residual_network(widths: list[int], depths: list[int], inner: list[int] | No
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 1000))
 
 
+def tiny() -> nn.Sequential:
+    """Return a network so small that what surrounds it takes the time; images of 8×8, 10 classes."""
+    layers: list[nn.Module] = [nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
+
+
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "CIFAR ResNet-20": (lambda: CifarResNet(20, 10), 32),
     "ResNet-18": (lambda: residual_network([64, 128, 256, 512], [2, 2, 2, 2]), 64),
