@@ -31,7 +31,7 @@ def test_the_page_shows_the_service_and_controls_it(tmp_path):
             server.infer(x)
         browser.call("Page.navigate", url=f"http://{server.host}:{server.port}/")
         until(browser, "document.getElementById('state')?.dataset.is", lambda value: value == "live")
-        assert "anchored+mirror+sticky" in browser.run(body)
+        assert "anchored+sticky" in browser.run(body)
         press = "document.querySelector('[data-do={}]').click()"
         browser.run(press.format("freeze"))
         until(browser, "document.getElementById('result').textContent", lambda said: "token" in said.lower())

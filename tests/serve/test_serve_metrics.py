@@ -60,7 +60,7 @@ def test_the_status_is_as_the_page_wants_it(seen):
         *("checkpoint", "streams", "history", "answers", "frequencies", "events"),
     }
     assert status["model"]["name"] == NAME
-    assert status["model"]["method"] == "anchored+mirror+sticky"
+    assert status["model"]["method"] == "anchored+sticky"
     assert status["model"]["network"] == "Sequential"
     assert status["model"]["classes"] == CLASSES
     assert "source" in status["model"]["words"]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from .. import models
-from ..adapt import adapt
+from ..adapt import adapt, recommended
 from ..adapter import Adapter
 from ..errors import SettingError
+from ..recipe import parse
 from .inputs import Wanted
 from .service import Options, Service
 
@@ -27,7 +30,7 @@ class Model:
         classes: its outputs.
         mean: of its input.
         std: of its input.
-        method: how it adapts.
+        method: how it adapts; None takes what `default_method` returns.
         preset: of the method.
         settings: of the method.
         name: how clients call it; None takes the last part of `model`.
@@ -58,14 +61,20 @@ def name_of(chosen: Model) -> str:
     return name
 
 
+def default_method(model: nn.Module) -> str:
+    """Return the default of `adapt` without mirror images: a caller would wait for their run."""
+    return str(replace(parse(recommended(model)), postprocess=None))
+
+
 def make_service(chosen: Model, options: Options) -> Callable[[], Service]:
     """Load the model, and return what makes its service inside an event loop."""
     named = models.load(chosen.model, chosen.weights, chosen.classes, chosen.mean, chosen.std)
     shape = chosen.shape or (3, named.size, named.size)
     scale = named.normalisation if len(shape) == 3 and shape[0] == 3 else None
     name = name_of(chosen)
+    method = chosen.method or default_method(named.model)
 
     def adapted() -> Adapter:
-        return adapt(copy.deepcopy(named.model).to(chosen.device), chosen.method, chosen.preset, **chosen.settings)
+        return adapt(copy.deepcopy(named.model).to(chosen.device), method, chosen.preset, **chosen.settings)
 
     return lambda: Service(name, adapted, Wanted(shape, scale, chosen.most), options)
