@@ -104,7 +104,9 @@ def consistency(logits: Tensor) -> Tensor:
     """
     log_p = logits.log_softmax(1).unflatten(0, (3, -1))
     log_mean = log_p.exp().mean(0).clamp(min=1e-7).log()
-    return F.kl_div(log_mean.expand_as(log_p), log_p, reduction="sum", log_target=True) / log_p.shape[0] / log_p.shape[1]
+    return F.kl_div(
+        log_mean.expand_as(log_p).flatten(0, 1), log_p.flatten(0, 1), reduction="batchmean", log_target=True
+    )
 
 
 def start_from_imagenet(model: torch.nn.Module, file: Path) -> None:

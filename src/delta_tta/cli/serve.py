@@ -27,7 +27,7 @@ def serve(
     model: Annotated[str, typer.Argument(autocompletion=completion.model, help="See delta_tta.models.load.")],
     method: Annotated[
         str | None,
-        typer.Option("--method", "-m", autocompletion=completion.method, help="Default: adapt(model)'s without +mirror."),
+        typer.Option("--method", "-m", autocompletion=completion.method, help="Default: adapt()'s, without +mirror."),
     ] = None,
     weights: Annotated[
         str | None, typer.Option(help="A .safetensors file or torch checkpoint, or the name of published ones.")

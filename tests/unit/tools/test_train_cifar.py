@@ -49,12 +49,41 @@ def test_weights_of_another_network_are_refused(tool, tmp_path):
         tool.start_from_imagenet(CifarLite(), tmp_path / "other.pth")
 
 
-def test_the_transformer_trains_in_mixed_precision_and_goes_on_where_it_stopped(tool, tmp_path, monkeypatch):
+def write_images(folder):
     drawn = np.random.default_rng(0)
     for part, count in (("train", 24), ("test", 10)):
         labels = np.arange(count) % 3
         images = drawn.integers(0, 80, (count, 32, 32, 3)) + 80 * labels[:, None, None, None]
-        np.savez(tmp_path / f"{part}.npz", images=images.astype(np.uint8), labels=labels)
+        np.savez(folder / f"{part}.npz", images=images.astype(np.uint8), labels=labels)
+
+
+def test_consistency_is_the_divergence_of_three_predictions_from_their_mean(tool):
+    logits = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    p = logits.softmax(1).view(3, 2, 4)
+    by_hand = sum((one * (one / p.mean(0)).log()).sum(1).mean() for one in p) / 3
+    assert torch.allclose(tool.consistency(logits), by_hand)
+    assert tool.consistency(logits[:2].repeat(3, 1)) == pytest.approx(0, abs=1e-12)
+
+
+def test_training_with_consistency_starts_from_earlier_weights(tool, tmp_path, monkeypatch):
+    write_images(tmp_path)
+
+    def trained(name, options):
+        file = tmp_path / f"{name}.safetensors"
+        usual = f"--out {file} --architecture cct --batch 8 --epochs 1 --augmix 3 --threads 1"
+        monkeypatch.setattr(sys, "argv", ["train_cifar.py", str(tmp_path), *usual.split(), *options.split()])
+        tool.main()
+        return read_weights(file)
+
+    first, _ = trained("first", "--lr 0.01")
+    second, card = trained("second", f"--lr 1e-12 --consistency 12 --start {tmp_path / 'first.safetensors'}")
+    assert all(torch.allclose(value, first[name], atol=1e-6) for name, value in second.items())
+    assert "--consistency 12.0" in card["trained_by"]
+    assert card["trained_by"].endswith("--start first.safetensors")
+
+
+def test_the_transformer_trains_in_mixed_precision_and_goes_on_where_it_stopped(tool, tmp_path, monkeypatch):
+    write_images(tmp_path)
 
     def trained(name):
         options = "--architecture cct --optimizer adamw --lr 1e-3 --decay 0.05 --batch 8 --epochs 2 --smoothing 0.1 "
