@@ -4,8 +4,8 @@
     python benchmarks/proving_ground.py --split validation METHOD ...     to choose; the test corruptions are to report
 
 METHOD is written as for `adapt`; "recommended", the default, is what `adapt(model)` does on each network. Settings may
-follow an @, as in "recommended@filter=causal" or "recommended@guard=off". Every cell
-is compared with Source and with the paper's tent+delta on the same stream. Prints Markdown, draws a picture, keeps
+follow an @, as in "recommended@filter=causal" or "recommended@guard=off". Every cell is compared with Source and with
+the paper's tent+delta on the same stream, or with the methods of --against. Prints Markdown, draws a picture, keeps
 every run in a store and goes on where it was stopped. `--quick` is meant for a quarter of an hour on two cores, the
 standard size for three hours, `--full` for a night. The networks: benchmarks/development.py.
 """
@@ -85,8 +85,8 @@ class Scale:
             streams=FEW[:2] if very or quick else FEW,
             seeds=self.seeds[:1],
             samples=min(self.samples, 320 if very else 640),
-            sizes=() if very or quick else self.sizes[:1],
-            single=0,
+            sizes=() if quick else self.sizes if very else self.sizes[:1],
+            single=self.single if very else 0,
         )
 
 
@@ -258,6 +258,7 @@ def options() -> argparse.Namespace:
     sizes.add_argument("--quick", action="store_const", dest="scale", const="quick", default="standard")
     sizes.add_argument("--full", action="store_const", dest="scale", const="full")
     parser.add_argument("--split", choices=SPLITS, default="test", help="which corruptions (default: test)")
+    parser.add_argument("--against", nargs="+", default=[PAPER], metavar="METHOD", help=f"default: {PAPER}")
     parser.add_argument("--networks", nargs="+", metavar="NAME", help="only those whose name holds one of these")
     parser.add_argument("--seeds", type=int, help="how many, at most what the size says")
     parser.add_argument("--samples", type=int, help="of each stream, instead of what the size says")
@@ -284,7 +285,7 @@ def main() -> None:
     if given.samples:
         scale = dataclasses.replace(scale, samples=given.samples, single=min(given.samples, scale.single))
     asked = list(cases(found, scale, SPLITS[given.split]))
-    lines = list(dict.fromkeys(["source", PAPER, *given.methods]))
+    lines = list(dict.fromkeys(["source", PAPER, *given.against, *given.methods]))
     wanted = [case.cell(method) for method in lines for case in asked if takes(method, case.network)]
     result = results(wanted, given.store, given.workers, traces=True, engine=given.engine)
     print(f"{len(asked)} cells a method, {given.split} corruptions and clean images, {given.scale} size.")
@@ -295,9 +296,10 @@ def main() -> None:
         own = [case for case in asked if takes(method, case.network)]
         shown[method] = gains(own, method, "source", result)
         print("\n".join(table(method, "Source", shown[method])))
-        if method != PAPER:
-            shared = [case for case in own if takes(PAPER, case.network)]
-            print("\n".join(table(method, f"the paper's {PAPER}", gains(shared, method, PAPER, result))))
+        for other in given.against:
+            shared = [case for case in own if takes(other, case.network)]
+            if other != method and shared:
+                print("\n".join(table(method, other, gains(shared, method, other, result))))
     picture(shown, given.out)
     print(f"\nThe picture: {given.out}", file=sys.stderr)
 
