@@ -34,7 +34,7 @@ MEMORY = 1000
 UNKNOWN = 0.06
 """Half of the interval however many samples there are: the error of the rule itself."""
 TRUST = 0.75
-"""How much the view that tells more counts where the method is compared with the source; the other view has the rest."""
+"""How much the view that tells more counts where the method is compared with the source; the other has the rest."""
 LOSS = 0.02
 """What the source's answers must be better by, beyond chance, before that counts as worse than the source."""
 LEAST = 180
