@@ -27,11 +27,11 @@ import delta_tta
 from cells import batch_norm_networks, cell_of, cell_options
 from delta_tta.adapt import RECOMMENDED
 from delta_tta.corruptions.constants import TYPES, VALIDATION
-from delta_tta.evidence import LONGEST
 from delta_tta.experiments.cell import CLEAN, Cell
 from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import default_cache
 from delta_tta.recipe import used_settings
+from delta_tta.rules.accuracy import RAREST
 from delta_tta.streams import StreamSpec
 
 METHODS = ("source", "bn", "tent+delta", RECOMMENDED)
@@ -98,12 +98,12 @@ class Clock:
         estimator.look = timed
 
     def shares(self) -> tuple[float, float]:
-        """Return what estimates add to a step, in percent: here, and where one batch in LONGEST is compared."""
+        """Return what estimates add to a step, in percent: here, and where one batch in RAREST is compared."""
         rest = self.batches - self.looks
         step = (self.steps - self.compared - self.others) / self.batches
         of_look, other = self.compared / max(self.looks, 1), self.others / max(rest, 1)
         here = (self.compared + self.others) / self.batches
-        return 100 * here / step, 100 * (of_look / LONGEST + other) / step
+        return 100 * here / step, 100 * (of_look / RAREST + other) / step
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def main() -> None:
     for method in METHODS:
         print(f"| {method} {errors([one for one in every if one.method == method])}")
     alarms(found)
-    print("\n| cost, % of a step | these streams | one batch in 64 |\n|---|---|---|")
+    print(f"\n| cost, % of a step | these streams | one batch in {RAREST} |\n|---|---|---|")
     for method, clock in clocks.items():
         here, later = clock.shares()
         print(f"| {method} | {here:.1f} | {later:.1f} |")

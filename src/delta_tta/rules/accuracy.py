@@ -20,12 +20,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..evidence import TINY, Array, of_order, tempered, until_next
+from ..evidence import TINY, Array, of_order, tempered
 from .answers import MeanAnswers
 from .filters import Beliefs, filtered
 
 BLOCK = 64
 """Successive samples that are compared at a time; fewer tell little of their order."""
+RAREST = 128
+"""Blocks between two comparisons, at most: so they cost less than 2 % of a step."""
 TEMPERATURE = np.float32(1.2)
 """Of all answers: where images have drifted, networks are too sure of themselves. Where no order helps, nothing else
 says how far (`benchmarks/accuracy.py`)."""
@@ -168,7 +170,8 @@ class Comparisons:
 
 def until_next_block(samples: int) -> int:
     """Return how many samples lie between the end of one block and the next, after so many in all."""
-    return BLOCK * (until_next(samples // BLOCK) - 1)
+    blocks = samples // BLOCK
+    return BLOCK * (max(1, min(RAREST, blocks // 4)) - 1)
 
 
 def confidence_of(answers: Array) -> float:

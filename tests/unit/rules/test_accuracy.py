@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from delta_tta.evidence import LONGEST
 from delta_tta.rules.accuracy import (
     BLOCK,
     LEAST,
     MEMORY,
+    RAREST,
     TEMPERATURE,
     UNKNOWN,
     Comparisons,
@@ -101,7 +101,7 @@ def test_the_closed_forms():
 def test_blocks_are_compared_less_and_less_often():
     assert until_next_block(BLOCK) == 0
     assert until_next_block(16 * BLOCK) == 3 * BLOCK
-    assert until_next_block(10**6) == (LONGEST - 1) * BLOCK
+    assert until_next_block(10**6) == (RAREST - 1) * BLOCK
 
 
 def test_nothing_that_was_known_is_changed():
