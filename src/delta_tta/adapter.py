@@ -73,7 +73,8 @@ class Adapter(Stateful):
         self._filter: Sticky | None = (
             None if recipe.filter is None else COMPONENTS[recipe.filter].build(settings.filter)
         )
-        self._estimator = AccuracyEstimator(self._updater, recipe) if settings.estimate else None
+        estimates = settings.estimate and not settings.sync  # each rank would come to another number
+        self._estimator = AccuracyEstimator(self._updater, recipe) if estimates else None
         self._worker = Worker()
         self._signals = Signals()
         self._unloaded = False

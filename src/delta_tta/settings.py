@@ -74,7 +74,7 @@ class Settings:
         memory: "low" keeps about half of the bytes for the backward pass, of a ReLU's output one bit a value, and takes
             longer; None keeps what torch keeps.
         estimate: estimate how many answers are right, without labels: `signals.accuracy`. This runs the source now and
-            then, and changes no answer.
+            then, and changes no answer. With sync=True there is none.
         extra: settings that components outside of this package have declared, by name.
     """
 
