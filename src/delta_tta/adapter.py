@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from .distributed import Ranks
 from .engine import state as states
+from .engine.accuracy import AccuracyEstimator
 from .engine.fisher import show_source
 from .engine.inputs import checked, stream_names
 from .engine.model import AdaptedModel
@@ -72,6 +73,8 @@ class Adapter(Stateful):
         self._filter: Sticky | None = (
             None if recipe.filter is None else COMPONENTS[recipe.filter].build(settings.filter)
         )
+        estimates = settings.estimate and not settings.sync  # each rank would come to another number
+        self._estimator = AccuracyEstimator(self._updater, recipe) if estimates else None
         self._worker = Worker()
         self._signals = Signals()
         self._unloaded = False
@@ -98,10 +101,15 @@ class Adapter(Stateful):
                 logits, update = self._schedule.respond(x.clone() if background else x, later=background)
             else:
                 logits, update = self._updater.refuse(x, wrong)
-            after = None
+            raw, after = logits, None
             if self._filter is not None:
                 logits, after = filtered(self._filter, x, logits, streams, self._updater.ranks)
+            of_source = self._updater.source_at_hand(x)
             step, samples = self._signals.step + 1, self._signals.samples + len(x)
+
+            answers = logits
+            if background and self._estimator is not None:  # the caller may change them meanwhile
+                x, raw, answers = x.clone(), raw.clone(), logits.clone()
 
             def learn() -> None:
                 done = update()
@@ -109,6 +117,9 @@ class Adapter(Stateful):
                     self._filter.commit(after)
                 self._updater.reset_if_due()
                 self._signals = self._counted(done, step, samples)
+                if self._estimator is not None and wrong is None and not done.bad_input:
+                    self._estimator.look(x, raw, answers, streams, of_source)
+                    self._signals = self._counted(done, step, samples)
 
             if background:
                 self._signals = self._counted(Outcome(), step, samples)
@@ -153,6 +164,8 @@ class Adapter(Stateful):
             finally:
                 self._restore_source()
                 self._hooks.reset()
+                if self._estimator is not None:
+                    self._estimator.reset()
                 self._signals = Signals()
 
     def unload(self, keep: bool = False) -> nn.Module:
@@ -197,6 +210,7 @@ class Adapter(Stateful):
                 "samples": self._signals.samples,
                 "guard": self._hooks.memory(),
                 "filter": {} if self._filter is None else self._filter.remembered(),
+                "accuracy": {} if self._estimator is None else self._estimator.remembered(),
                 **states.capture(self._updater, self._schedule),
             }
 
@@ -205,11 +219,14 @@ class Adapter(Stateful):
             self._worker.wait()
             states.check(state, self.recipe, self.settings, self._updater)
             states.check_filter(state, self._filter)
+            states.check_accuracy(state, self._estimator)
             self._restore_source()
             states.restore(state, self._updater, self._schedule)
             self._hooks.remember(state["guard"])
             if self._filter is not None:
                 self._filter.recall(state["filter"])
+            if self._estimator is not None:
+                self._estimator.recall(state.get("accuracy", {}))  # older states have none
             found = Outcome(frequencies=self._updater.frequencies())
             self._signals = self._counted(found, state["step"], state["samples"])
 
@@ -247,6 +264,8 @@ class Adapter(Stateful):
             share=None if self._updater.shares is None else self._updater.shares.share,
             stays=None if self._filter is None else self._filter.stays,
             layout=self._updater.adapted.layout.now,
+            accuracy=None if self._estimator is None else self._estimator.accuracy,
+            worse_than_source=None if self._estimator is None else self._estimator.worse_than_source,
         )
 
     def _streams(self, stream: Any, size: int) -> list[Hashable] | None:

@@ -73,6 +73,8 @@ class Settings:
             times both on the first 14 batches by turns, and keeps the faster; answers depend on it by rounding.
         memory: "low" keeps about half of the bytes for the backward pass, of a ReLU's output one bit a value, and takes
             longer; None keeps what torch keeps.
+        estimate: estimate how many answers are right, without labels: `signals.accuracy`. This runs the source now and
+            then, and changes no answer. With sync=True there is none.
         extra: settings that components outside of this package have declared, by name.
     """
 
@@ -109,6 +111,7 @@ class Settings:
     compile: bool = False
     layout: Literal["auto", "channels_last", "contiguous"] | None = None
     memory: Literal["low"] | None = None
+    estimate: bool = False
     extra: tuple[tuple[str, Any], ...] = ()
 
     def options(self, kind: type[T]) -> T:
@@ -152,7 +155,19 @@ class Settings:
         _require("episodic", self.episodic, fine, "False with update='slow' or 'window'")
 
 
-COMMON = ("update", "length", "background", "episodic", "reset_every", "sync", "guard", "compile", "layout", "memory")
+COMMON = (
+    "update",
+    "length",
+    "background",
+    "episodic",
+    "reset_every",
+    "sync",
+    "guard",
+    "compile",
+    "layout",
+    "memory",
+    "estimate",
+)
 """Settings that every method has."""
 
 

@@ -43,3 +43,4 @@ class SettingsDict(TypedDict, total=False):
     compile: bool
     layout: Literal["auto", "channels_last", "contiguous"] | None
     memory: Literal["low"] | None
+    estimate: bool

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # it is read where there is no torch
     from torch import Tensor
 
+    from .rules.accuracy import Accuracy
+
 
 class Reason(enum.Enum):
     """Why nothing, or not everything, was learnt from a batch."""
@@ -89,6 +91,10 @@ class Signals(Outcome):
         stays: with "+sticky", how likely the class of the next sample is thought to be that of the last, 0 to 1; None
             without.
         layout: with the setting `layout`, the memory layout that the model runs in; None without.
+        accuracy: with the setting `estimate`, an estimate of the share of right answers; None without, and before the
+            first comparison.
+        worse_than_source: with the setting `estimate`, whether the source itself would answer better; None without,
+            before the first comparison, and where the source answers.
     """
 
     step: int = 0
@@ -98,6 +104,8 @@ class Signals(Outcome):
     share: float | None = None
     stays: float | None = None
     layout: str | None = None
+    accuracy: Accuracy | None = None
+    worse_than_source: bool | None = None
 
     @property
     def dependent(self) -> bool:

@@ -41,8 +41,8 @@ def test_a_method_of_a_paper_behaves_as_its_paper_says(preset):
 def test_anchored_methods_have_our_defaults():
     for method in ("anchored", "tent+anchored", "tent+anchored+dot+sticky", None):
         s = delta_tta.adapt(conv_net(), method).settings
-        assert {name: getattr(s, name) for name in OURS} == {"update": "auto", "guard": "on"}
-        assert dataclasses.replace(s, update="every", guard="off") == Settings()
+        assert {name: getattr(s, name) for name in OURS} == {"update": "auto", "guard": "on", "estimate": True}
+        assert dataclasses.replace(s, update="every", guard="off", estimate=False) == Settings()
     s = delta_tta.adapt(conv_net(group_norm)).settings
     assert (s.update, s.guard) == ("auto", "on")
     s = delta_tta.adapt(conv_net(), "anchored", update="window", guard="off").settings

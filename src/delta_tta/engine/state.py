@@ -15,13 +15,14 @@ from ..postprocess.sticky import Sticky
 from ..recipe import Recipe
 from ..settings import Settings
 from ..tensors import follow
+from .accuracy import AccuracyEstimator
 from .digests import checksum
 from .schedules import Every
 from .step import Updater
 
 OPTIMIZER_STATE = {"adam": {"step", "exp_avg", "exp_avg_sq"}, "sgd": {"momentum_buffer"}}
 FORMAT = "delta-tta state 6"
-HARMLESS = {"background", "sync", "guard", "compile", "layout", "memory"}
+HARMLESS = {"background", "sync", "guard", "compile", "layout", "memory", "estimate"}
 """Settings that do not change what a state means, so it may travel between their values."""
 
 
@@ -58,6 +59,16 @@ def check_filter(state: Mapping[str, Any], own: Sticky | None) -> None:
         raise StateError(f"The state is damaged: {type(error).__name__}: {error}.") from error
     if not fits:
         raise StateError("The state is damaged: what its filter remembers makes no sense.")
+
+
+def check_accuracy(state: Mapping[str, Any], own: AccuracyEstimator | None) -> None:
+    """Raise unless what an estimator remembers makes sense; an adapter without one has no use for it."""
+    try:
+        fits = own is None or own.fits(state.get("accuracy", {}), state["classes"])
+    except (KeyError, AttributeError, TypeError) as error:
+        raise StateError(f"The state is damaged: {type(error).__name__}: {error}.") from error
+    if not fits:
+        raise StateError("The state is damaged: what it says of the accuracy makes no sense.")
 
 
 def check_whole(state: Any) -> None:

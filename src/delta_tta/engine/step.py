@@ -88,6 +88,13 @@ class Updater(Forward, Capabilities):
         """Whether the answer to a sample depends on the others of its batch."""
         return bool(self.adapted.norms) or (self.postprocess is not None and self.postprocess.compares)
 
+    def source_at_hand(self, x: Tensor) -> Tensor | None:
+        """Return the source's logits of the batch just answered, if the comparison of shares has them."""
+        if self.shares is None or self.objective is not None:  # a trained γ and β are not the source's
+            return None
+        found, self.shares.of_source = self.shares.of_source, None
+        return found if found is not None and len(found) == len(x) else None
+
     def frequencies(self) -> Tensor | None:
         """Return a copy of DOT's z, (K,), if there is one."""
         return None if self.reweighting is None else self.reweighting.frequencies(self.reweighting_memory)

@@ -173,7 +173,11 @@ def _unusual(settings: Settings) -> dict[str, Any]:
     """Return the settings that are not the defaults: so a setting that is added later changes no key."""
     usual = Settings()
     values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(Settings)}
-    return {name: value for name, value in values.items() if value != getattr(usual, name) and name != "background"}
+    return {
+        name: value
+        for name, value in values.items()
+        if value != getattr(usual, name) and name not in ("background", "estimate")
+    }
 
 
 def needs_source(cell: Cell) -> bool:

@@ -132,7 +132,7 @@ class Journal:
                 else:
                     self.learnt += size
                     self.used += size * (1.0 if used is None else used)
-            accuracy = getattr(signals, "accuracy", None)
+            accuracy = None if signals is None else signals.accuracy
             self._history.append(
                 Batch(
                     time.time(),

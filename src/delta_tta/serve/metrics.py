@@ -19,6 +19,7 @@ OF_SIGNALS = {
     "accuracy": "Estimated accuracy.",
     "accuracy_low": "Lower end of its interval.",
     "accuracy_high": "Upper end of its interval.",
+    "worse_than_source": "1 where the source itself seems to answer better, else 0.",
 }
 
 
@@ -95,7 +96,7 @@ class Collector:
 
 
 def _values(signals: Signals) -> dict[str, float | None]:
-    accuracy = getattr(signals, "accuracy", None)
+    accuracy = signals.accuracy
     return {
         "entropy": signals.entropy,
         "used": signals.used,
@@ -104,6 +105,7 @@ def _values(signals: Signals) -> dict[str, float | None]:
         "accuracy": None if accuracy is None else accuracy.estimate,
         "accuracy_low": None if accuracy is None else accuracy.low,
         "accuracy_high": None if accuracy is None else accuracy.high,
+        "worse_than_source": None if signals.worse_than_source is None else float(signals.worse_than_source),
     }
 
 

@@ -39,6 +39,7 @@ class ShareSelector:
     def reset(self) -> None:
         """Go back to the source."""
         self.memory = self._next = Memory()
+        self.of_source: Tensor | None = None  # of the last batch, where the candidates answered it
         self.settle()
 
     @property
@@ -56,7 +57,7 @@ class ShareSelector:
         found = differences(x, self._phase.ranks)
         now, self._phase.anew = self.memory.with_sharpness(None if found is None else sharpness_of_batch(found))
         met = [now.slot]
-        chosen = None
+        chosen = self.of_source = None
         size = self._size(x)
         self._phase.half = now.measures_half(size)
         if now.compares:
@@ -66,6 +67,7 @@ class ShareSelector:
             if mirrored is not None:
                 others = [self._run(slot, lambda: run(mirrored, False)) for slot in range(len(SHARES))]
             now = self._compared(now, logits, others, None if found is None else sharpness_of_samples(found))
+            self.of_source = logits[0]
             chosen, met = logits[now.slot], list(range(len(SHARES)))
         self._phase.slot = now.slot
         self._phase.rates = now.rates(size, self._alpha)

@@ -1,22 +1,11 @@
 """What the journal counts and forgets."""
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
 
+from delta_tta.rules.accuracy import Accuracy
 from delta_tta.serve.journal import Histogram, Journal
 from delta_tta.signals import Reason, Signals, Skip
-
-
-class Estimate(NamedTuple):
-    estimate: float
-    low: float
-    high: float
-
-
-class WithAccuracy(Signals):
-    accuracy = Estimate(0.7, 0.6, 0.8)
 
 
 def test_a_histogram_counts_what_is_at_most_each_bound():
@@ -66,7 +55,7 @@ def test_used_and_skipped():
 
 def test_an_estimate_of_the_accuracy_is_shown_where_there_is_one():
     journal = Journal(2)
-    journal.batch(np.array([0]), 0.1, 0.002, WithAccuracy(share=0.25, stays=0.5))
+    journal.batch(np.array([0]), 0.1, 0.002, Signals(share=0.25, stays=0.5, accuracy=Accuracy(0.7, 0.6, 0.8, None)))
     journal.batch(np.array([0]), 0.1, 0.002, Signals())
     first, second = journal.as_dict()["history"]
     assert (first["accuracy"], first["low"], first["high"]) == (0.7, 0.6, 0.8)

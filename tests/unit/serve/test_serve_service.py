@@ -1,9 +1,9 @@
 """The service without any server."""
 
 import asyncio
+import importlib.util
 import threading
 from contextlib import asynccontextmanager
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -13,18 +13,15 @@ import delta_tta
 from all_methods import assert_same_state
 from delta_tta.errors import InputError
 from delta_tta.normalization import IMAGENET
+from delta_tta.rules.accuracy import Accuracy
+from delta_tta.serve import metrics
 from delta_tta.serve.batching import Batching
 from delta_tta.serve.inference import Inference
 from delta_tta.serve.inputs import Wanted
 from delta_tta.serve.journal import SIZES
 from delta_tta.serve.service import Options, Service
+from delta_tta.serve.status import status
 from nets import CLASSES, batches, conv_net
-
-
-class Estimate(NamedTuple):
-    estimate: float
-    low: float
-    high: float
 
 
 def made(method="tent+delta+sticky", **settings):
@@ -218,8 +215,6 @@ def test_an_update_that_fails_is_told_and_the_service_goes_on():
 def test_an_estimated_accuracy_is_a_metric():
     pytest.importorskip("prometheus_client")
 
-    from delta_tta.serve import metrics
-
     async def work():
         async with serving() as service:
             await service.infer(request(batches(1)[0]))
@@ -228,9 +223,31 @@ def test_an_estimated_accuracy_is_a_metric():
                 await asyncio.sleep(0.01)
             assert b"delta_tta_used{" in metrics.exposition(metrics.Collector(service), "")[0]
             assert b"delta_tta_accuracy" not in metrics.exposition(metrics.Collector(service), "")[0]
-            object.__setattr__(slot.signals, "accuracy", Estimate(0.75, 0.5, 0.875))
+            object.__setattr__(slot.signals, "accuracy", Accuracy(0.75, 0.5, 0.875, 0.25))
+            object.__setattr__(slot.signals, "worse_than_source", True)
             text = metrics.exposition(metrics.Collector(service), "")[0].decode()
             for name, value in (("accuracy", 0.75), ("accuracy_low", 0.5), ("accuracy_high", 0.875)):
                 assert f'delta_tta_{name}{{stream="shared"}} {value}\n' in text
+            assert 'delta_tta_worse_than_source{stream="shared"} 1.0\n' in text
+
+    asyncio.run(work())
+
+
+def test_a_method_that_estimates_its_accuracy_shows_it():
+    async def work():
+        async with serving(settings={"background": True, "estimate": True}) as service:
+            for x in batches(2, 64):
+                await service.infer(request(x))
+            while service.places["shared"].slot.signals.step < 2 or not service.places["shared"].lane.idle:
+                await asyncio.sleep(0.01)
+            found = service.places["shared"].slot.signals.accuracy
+            await service.infer(request(batches(1)[0]))
+            while len(status(service, False)["history"]) < 3:
+                await asyncio.sleep(0.01)
+            shown = status(service, False)["history"]
+            assert (shown[1]["accuracy"], shown[1]["low"], shown[1]["high"]) == found[:3]
+            if importlib.util.find_spec("prometheus_client") is not None:
+                text = metrics.exposition(metrics.Collector(service), "")[0]
+                assert b'delta_tta_accuracy{stream="shared"}' in text
 
     asyncio.run(work())
