@@ -22,7 +22,7 @@ from baselines import FormulaNorm, PlainDelta, PlainTent
 from delta_tta import data, models
 from delta_tta.adapt import RECOMMENDED
 from delta_tta.evidence import LONGEST
-from delta_tta.guard.limits import Guard
+from delta_tta.guard_limits import Guard
 from delta_tta.norms.statistics import Observation
 from delta_tta.norms.tbr import Renormalise
 from delta_tta.postprocess.sticky import Sticky

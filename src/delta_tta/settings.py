@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_type_hints
 
 from .errors import SettingError, nearest
-from .guard.limits import Guard
+from .guard_limits import Guard
 from .presets import OURS as OURS
 from .presets import PRESETS as PRESETS
 from .presets import on_cifar as on_cifar

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from .guard.limits import Guard
+from .guard_limits import Guard
 
 
 class SettingsDict(TypedDict, total=False):

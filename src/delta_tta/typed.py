@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin
 
 from .errors import SettingError
-from .guard.limits import Guard
+from .guard_limits import Guard
 
 AMERICAN: Mapping[str, str] = MappingProxyType({"neighbors": "neighbours"})
 """Other spellings, which are accepted."""

@@ -19,7 +19,7 @@ from ..adapter import Adapter
 from ..engine.digests import checksum
 from ..errors import InputError, MethodError, ModelError, SettingError, install
 from ..guard.blank import has_trained_statistics
-from ..guard.limits import Guard
+from ..guard_limits import Guard
 from ..norms.base import AdaptiveNorm, Phase
 from ..norms.swap import NormSites
 from ..recipe import Recipe
