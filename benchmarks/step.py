@@ -136,7 +136,7 @@ def dot_share(size: int) -> Row:
 def filter_share(size: int) -> Row:
     """The filter alone against a step of tent+delta, at 1000 classes on a stream with order."""
     build, pixels = NETWORKS["ResNet-18"]
-    x, ours, sticky = torch.randn(size, 3, pixels, pixels), adapted(build()), Sticky()
+    x, ours, sticky = torch.randn(size, 3, pixels, pixels), adapted(build()), Sticky(Settings())
     logits = torch.randn(size, 1000)
     logits[:, 7] += 6  # one class in view: the filter finds order
 

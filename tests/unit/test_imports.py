@@ -53,7 +53,12 @@ def test_no_module_imports_itself_through_others():
 
 @pytest.mark.parametrize(
     ("module", "folder"),
-    [("settings", "guard"), ("typed", "guard")],
+    [
+        ("settings", "guard"),
+        ("typed", "guard"),
+        ("engine.state", "postprocess.sticky"),
+        ("adapter", "postprocess.sticky"),
+    ],
 )
 def test_the_core_does_not_import_what_it_serves(module, folder):
     name = f"delta_tta.{folder}"

@@ -16,7 +16,7 @@ from ..data.sets import ImageSet
 from ..errors import SettingError
 from ..files import digest, fingerprint
 from ..metrics import Metrics
-from ..settings import Settings
+from ..settings import COMMON, PRESETS, Settings
 from ..streams import DomainStream, Stream, continual, mixed, stream
 from .cell import CLEAN, Cell
 from .evaluate import Result, evaluate
@@ -115,7 +115,7 @@ class Lab:
             "source images": self._print(cell.place, CLEAN, cell.severity) if needs_source(cell) else None,
             "model": self._model(cell.place)[1],
             "method": cell.method,
-            "settings": _unusual(cell.spelled_out),
+            "settings": _unusual(cell),
             "stream": str(cell.stream),
             "digest": self.stream(cell).digest,
             "order": cell.order,
@@ -169,11 +169,24 @@ def run_cell(
     return dataclasses.replace(result, about={**result.about, "identity": dict(identity)})
 
 
-def _unusual(settings: Settings) -> dict[str, Any]:
+def _unusual(cell: Cell) -> dict[str, Any]:
     """Return the settings that are not the defaults: so a setting that is added later changes no key."""
-    usual = Settings()
-    values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(Settings)}
-    return {name: value for name, value in values.items() if value != getattr(usual, name) and name != "background"}
+    usual, settings = Settings(), cell.spelled_out
+    common = {name: value for name in COMMON if (value := getattr(settings, name)) != getattr(usual, name)}
+    preset, used = PRESETS.get(cell.place.preset or "", {}), recipe.parse(cell.method).uses
+    unused = Settings(extra=((name, value) for name, value in preset.items() if name not in used)).extra
+    own = {**dict(unused), **dict(settings.extra)}  # what the preset says of other methods has always been in the key
+    grouped = tuple((name, own.pop(name)) for name in sorted(own.keys() - LEVEL))
+    found = {**common, **own, **({"extra": grouped} if grouped else {})}
+    return {name: value for name, value in found.items() if name != "background"}
+
+
+LEVEL = {
+    *("optimizer", "lr", "alpha", "init", "lam", "dot", "threshold", "similarity", "kl_weight", "fisher_weight"),
+    *("reduction", "affinity", "neighbours", "features", "views", "mean", "std", "gate", "restore", "symmetric"),
+    *("filter", "seed", "prior"),
+}
+"""Settings that stand beside the common ones in a key; the others are grouped, as results of before have them."""
 
 
 def needs_source(cell: Cell) -> bool:

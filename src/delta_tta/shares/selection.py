@@ -19,6 +19,7 @@ from torch import Tensor
 from ..engine.model import AdaptedModel
 from ..evidence import TEMPERATURES, Array
 from ..norms.anchored import Anchored
+from ..options import AlphaOptions
 from ..postprocess.mirror import mirror_images
 from ..rules.answers import MeanAnswers, fits
 from ..rules.domain import Domain, sharpness_of_batch, sharpness_of_samples
@@ -32,7 +33,7 @@ class ShareSelector:
     """Chooses the slot of all anchored layers of one model."""
 
     def __init__(self, adapted: AdaptedModel, settings: Settings) -> None:
-        self._phase, self._alpha = adapted.phase, settings.alpha
+        self._phase, self._alpha = adapted.phase, settings.options(AlphaOptions).alpha
         self._layers = [norm for norm in adapted.norms.values() if isinstance(norm, Anchored)]
         self.reset()
 
