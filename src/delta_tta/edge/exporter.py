@@ -8,7 +8,7 @@ import itertools
 import json
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,11 @@ from ..recipe import Recipe
 from ..rules.shares import SHARES
 from ..settings import Settings
 from .network import FORMAT
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..settings_typing import SettingsDict
 
 ROWS = 4
 """Samples that the graph is traced with: a batch of 1 would be taken for a constant."""
@@ -93,7 +98,13 @@ class Wired(nn.Module):
         return logits, torch.cat(means, 1), torch.cat(variances, 1)
 
 
-def export(model: nn.Module, example: Tensor, path: str | Path, method: str | None = None, **settings: Any) -> None:
+def export(
+    model: nn.Module,
+    example: Tensor,
+    path: str | Path,
+    method: str | None = None,
+    **settings: Unpack[SettingsDict],
+) -> None:
     """Write a model and its method for `EdgeModel`, which adapts without torch.
 
     Args:

@@ -147,8 +147,14 @@ class ShareSelector:
             slot, batches, due, *counts = saved["counts"]
             prior, *evidence = saved["sums"].tolist()
             self.memory = Memory(
-                slot, batches, due, prior, tuple(evidence),
-                tuple(counts[:slots]), tuple(counts[slots:]), Domain.of(saved["domain"].float().cpu().numpy()),
-                MeanAnswers(*(saved[name].float().cpu().numpy() for name in ("answers", "levels"))),
-            )  # fmt: skip
+                slot=slot,
+                batches=batches,
+                due=due,
+                prior=prior,
+                evidence=tuple(evidence),
+                updates=tuple(counts[:slots]),
+                last=tuple(counts[slots:]),
+                domain=Domain.of(saved["domain"].float().cpu().numpy()),
+                answers=MeanAnswers(*(saved[name].float().cpu().numpy() for name in ("answers", "levels"))),
+            )
             self.settle()
