@@ -48,7 +48,7 @@ class FromFilter(Objective):
 
     def __init__(self, settings: Settings, way: str) -> None:
         super().__init__(settings)
-        self._way, self._heard = way, Sticky("smooth")
+        self._way, self._heard = way, Sticky(Settings(filter="smooth"))
 
     def loss(self, prediction: Prediction, state: State) -> tuple[Tensor, Tensor | None]:
         answers, after = self._heard.answer(prediction.log_p.detach())

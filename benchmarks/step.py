@@ -22,7 +22,7 @@ from baselines import FormulaNorm, PlainDelta, PlainTent
 from delta_tta import data, models
 from delta_tta.adapt import RECOMMENDED
 from delta_tta.evidence import LONGEST
-from delta_tta.guard.limits import Guard
+from delta_tta.guard_limits import Guard
 from delta_tta.norms.statistics import Observation
 from delta_tta.norms.tbr import Renormalise
 from delta_tta.postprocess.sticky import Sticky
@@ -136,7 +136,7 @@ def dot_share(size: int) -> Row:
 def filter_share(size: int) -> Row:
     """The filter alone against a step of tent+delta, at 1000 classes on a stream with order."""
     build, pixels = NETWORKS["ResNet-18"]
-    x, ours, sticky = torch.randn(size, 3, pixels, pixels), adapted(build()), Sticky()
+    x, ours, sticky = torch.randn(size, 3, pixels, pixels), adapted(build()), Sticky(Settings())
     logits = torch.randn(size, 1000)
     logits[:, 7] += 6  # one class in view: the filter finds order
 

@@ -24,6 +24,7 @@ from delta_tta.experiments.runner import default_cache
 from delta_tta.metrics import class_mean_accuracy
 from delta_tta.postprocess.sticky import Sticky
 from delta_tta.rules.answers import MeanAnswers
+from delta_tta.settings import Settings
 from delta_tta.shares.sharpness import sharpness_of_each
 
 FIRST = 256
@@ -52,7 +53,7 @@ def filtered(batches: Sequence[tuple[Tensor, Array | None]], start: str) -> list
     def at(own: MeanAnswers, places: Array, uniform: float) -> Array:
         return original(own, places, samples if uniform == classes else uniform)
 
-    found, one = [], Sticky("smooth")
+    found, one = [], Sticky(Settings(filter="smooth"))
     MeanAnswers.at = at  # type: ignore[method-assign]
     try:
         for logits, sharpness in batches:

@@ -40,7 +40,7 @@ else:
         StreamError,
         SyncError,
     )
-    from .guard.limits import Guard
+    from .guard_limits import Guard
     from .norms import register_norm
     from .settings import PRESETS, Settings
     from .signals import Signals

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -27,7 +27,6 @@ WITHOUT_BATCH_NORM = "source+mirror+sticky"
 """What `adapt(model)` does, and what it does where the model has no batch norm."""
 
 
-@overload
 def adapt(
     model: nn.Module,
     method: str | None = None,
@@ -35,30 +34,8 @@ def adapt(
     *,
     source: Iterable[Tensor] | None = None,
     process_group: Any = None,
+    extra: Mapping[str, Any] | None = None,
     **settings: Unpack[SettingsDict],
-) -> Adapter: ...
-
-
-@overload  # settings of other packages' components
-def adapt(
-    model: nn.Module,
-    method: str | None = None,
-    preset: str | None = None,
-    *,
-    source: Iterable[Tensor] | None = None,
-    process_group: Any = None,
-    **settings: Any,
-) -> Adapter: ...
-
-
-def adapt(
-    model: nn.Module,
-    method: str | None = None,
-    preset: str | None = None,
-    *,
-    source: Iterable[Tensor] | None = None,
-    process_group: Any = None,
-    **settings: Any,
 ) -> Adapter:
     """Wrap a trained classifier so that it adapts to the stream while it predicts.
 
@@ -73,7 +50,10 @@ def adapt(
             a loader of images or of (images, labels)).
         process_group: adapt together with the processes of this group of torch.distributed; `sync=True` takes the
             default group. All of them call the adapter the same number of times.
-        **settings: fields of `Settings`, over the preset's. One that no component of the method uses is an error.
+        extra: settings of components outside of this package, by name. They may also be keywords, of which type
+            checkers know only those of this package.
+        **settings: of the components and of every method, over the preset's. One that no part of the method uses is an
+            error.
 
     Examples:
         >>> import torch, delta_tta
@@ -90,14 +70,14 @@ def adapt(
     if isinstance(model, Adapter):
         raise ModelError("The model is an adapter already; call unload() on it first.")
     model, wrapper = unwrapped(model)
-    settings = spelled(settings)
+    given = spelled(settings, extra or {})
     recipe = parse(recommended(model) if method is None else method)
     if process_group is not None:
-        if settings.get("sync") is False:
+        if given.get("sync") is False:
             raise SettingError("Expected `sync` not to be False together with a `process_group`.")
-        settings = {**settings, "sync": True}
-    chosen = make_settings(preset, settings, recipe.classes, OURS if method is None else None)
-    require_used(recipe, settings)
+        given["sync"] = True
+    chosen = make_settings(preset, given, recipe.classes, OURS if method is None else None)
+    require_used(recipe, given)
     ranks = None
     if chosen.sync:
         alone = next((one.name for one in recipe.components if not one.build.synchronises), None)

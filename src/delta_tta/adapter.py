@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any, TypeVar
 
 import torch
@@ -22,8 +21,9 @@ from .engine.stateful import Stateful
 from .engine.step import Updater
 from .errors import InputError, StateError
 from .guard.monitor import hooks_of
+from .norms.batch import PriorOptions
+from .postprocess.base import Filter
 from .postprocess.filters import filtered
-from .postprocess.sticky import Sticky
 from .recipe import Recipe
 from .registry import COMPONENTS
 from .settings import Settings
@@ -70,9 +70,7 @@ class Adapter(Stateful):
                 raise
         self._schedule = schedule_of(self._updater, settings)
         self._hooks = self._updater.hooks = hooks_of(recipe, settings, self._updater, self._schedule)
-        self._filter: Sticky | None = (
-            None if recipe.filter is None else COMPONENTS[recipe.filter].build(settings.filter)
-        )
+        self._filter: Filter | None = None if recipe.filter is None else COMPONENTS[recipe.filter].build(settings)
         estimates = settings.estimate and not settings.sync  # each rank would come to another number
         self._estimator = AccuracyEstimator(self._updater, recipe) if estimates else None
         self._worker = Worker()
@@ -178,7 +176,7 @@ class Adapter(Stateful):
                 a model and stays behind.
         """
         with self._turn():
-            if keep and self.settings.prior > 0:
+            if keep and self.settings.options(PriorOptions).prior > 0:
                 raise StateError(
                     "A plain BatchNorm cannot mix source and batch statistics as prior > 0 does; "
                     "unload() without keep, or adapt with 'tema'."
@@ -205,7 +203,7 @@ class Adapter(Stateful):
             return {
                 "format": states.FORMAT,
                 "method": str(self.recipe),
-                "settings": asdict(self.settings),
+                "settings": self.settings.of(self.recipe.uses),
                 "step": self._signals.step,
                 "samples": self._signals.samples,
                 "guard": self._hooks.memory(),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from .errors import SettingError
 from .losses import entropy_weights, fisher_penalty, pseudo_label_cross_entropy
+from .options import ObjectiveOptions, Options, SimilarityOptions, ThresholdOptions, require
 from .prediction import Prediction
 from .registry import Capabilities, State, component
 from .settings import Settings, on_cifar
@@ -27,7 +29,7 @@ class Objective(Capabilities):
         coasts: whether the optimizer steps without a gradient, by its momentum, where no sample trains.
     """
 
-    uses: ClassVar[tuple[str, ...]] = ("optimizer", "lr", "reduction")
+    Options: ClassVar[type | None] = ObjectiveOptions
     default_threshold = 0.0
     sharpness = 0.0
     looks = False
@@ -35,7 +37,7 @@ class Objective(Capabilities):
 
     def __init__(self, settings: Settings) -> None:
         self.fisher: dict[str, Tensor] = {}
-        given = settings.threshold
+        given = settings.options(ThresholdOptions).threshold
         self.threshold = self.default_threshold if given is None else given
 
     def loss(self, prediction: Prediction, state: State) -> tuple[Tensor, Tensor | None]:
@@ -87,7 +89,7 @@ class Tent(Objective):
 class PseudoLabel(Objective):
     """L = −log p[y*] where p[y*] ≥ τ."""
 
-    uses = (*Objective.uses, "threshold")
+    Options: ClassVar[type | None] = ThresholdOptions
     default_threshold = 0.4
 
     def __init__(self, settings: Settings) -> None:
@@ -105,7 +107,7 @@ class PseudoLabel(Objective):
 class EntropyWeighted(Objective):
     """L = sg(e^{τ−H}) · H where H < τ; τ is the threshold times ln K."""
 
-    uses = (*Objective.uses, "threshold")
+    Options: ClassVar[type | None] = ThresholdOptions
     defaults_by_preset: ClassVar[Mapping[str, Mapping[str, Any]]] = on_cifar(threshold=0.4)
     default_threshold = 0.5
 
@@ -120,14 +122,14 @@ class EntropyWeighted(Objective):
 class Eta(EntropyWeighted):
     """Ent-W with E0 = 0.4 ln K, and the similarity filter: the same as "ent-w+div-w" with ETA's margin."""
 
-    uses = (*EntropyWeighted.uses, "similarity")
+    Options: ClassVar[type | None] = SimilarityOptions
     defaults: ClassVar[Mapping[str, Any]] = {"reduction": "selected"}
     defaults_by_preset: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     default_threshold = 0.4
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.margin = settings.similarity
+        self.margin = settings.options(SimilarityOptions).similarity
 
     def loss(self, prediction: Prediction, state: State) -> tuple[Tensor, Tensor | None]:
         """Sure samples that differ from the average of the others train."""
@@ -137,6 +139,21 @@ class Eta(EntropyWeighted):
     def next_state(self, prediction: Prediction, state: State, selected: Tensor | None) -> State:
         """Move the average of the predictions that trained."""
         return next_average(prediction, selected, state)
+
+
+@dataclass(frozen=True)
+class EataOptions(Options):
+    """Settings of EATA.
+
+    Attributes:
+        fisher_weight: how strongly EATA holds the parameters that matter to the source.
+    """
+
+    fisher_weight: float = 2000.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require("fisher_weight", self.fisher_weight, 0 <= self.fisher_weight < math.inf, "at least 0 and finite")
 
 
 @component(
@@ -149,14 +166,14 @@ class Eta(EntropyWeighted):
 class Eata(Eta):
     """ETA plus w · Σ F (θ − θ_0)²; F is the Fisher information of the parameters on source images."""
 
-    uses = (*Eta.uses, "fisher_weight")
+    Options = EataOptions
     defaults_by_preset = on_cifar(fisher_weight=1.0)
     needs_source = True
     synchronises = False
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.weight = settings.fisher_weight
+        self.weight = settings.options(EataOptions).fisher_weight
         self.start: dict[str, Tensor] = {}
 
     def hold(self, start: Mapping[str, Tensor], fisher: Mapping[str, Tensor]) -> None:

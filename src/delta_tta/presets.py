@@ -1,4 +1,4 @@
-"""The presets that hold the paper's values by data set, and the defaults of our own methods."""
+"""The presets that hold the paper's values by data set, and the defaults of methods with anchored statistics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IMAGENET: Mapping[str, Any] = {
 }
 
 OURS: Mapping[str, Any] = MappingProxyType({"update": "auto", "guard": "on", "estimate": True})
-"""The defaults of methods with anchored statistics, which are ours; every other method behaves as its paper says."""
+"""The defaults of methods with anchored statistics; every other method behaves as its paper says."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {

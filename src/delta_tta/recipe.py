@@ -78,6 +78,11 @@ class Recipe:
         """The classes of its components, which have the attributes of `Capabilities`."""
         return tuple(one.build for one in self.components)
 
+    @property
+    def uses(self) -> set[str]:
+        """The settings that it has."""
+        return used_by(self.classes, with_objective=self.trains != "nothing")
+
     def in_words(self, batch_norm: bool = True) -> str:
         """Say what each of its components does; without batch norm a loss has no statistics to speak of."""
         silent = "statistics" if self.objective is not None and not batch_norm else None
@@ -186,15 +191,14 @@ def used_settings(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
         >>> used_settings("bn", {"lr": 0.1, "update": "slow"})
         {'update': 'slow'}
     """
-    recipe = parse(method)
-    used = used_by(recipe.classes, with_objective=recipe.trains != "nothing")
+    used = parse(method).uses
     return {name: value for name, value in given.items() if name in used}
 
 
 def require_used(recipe: Recipe, given: Iterable[str]) -> None:
     """Raise where a setting is used by no component of the method, and name those that would use it."""
-    check_names(dict.fromkeys(given), recipe.classes)
-    used = used_by(recipe.classes, with_objective=recipe.trains != "nothing")
+    check_names(dict.fromkeys(given))
+    used = recipe.uses
     for name in given:
         if name not in used:
             others = [one.name for one in by_kind() if name in used_by([one.build])]

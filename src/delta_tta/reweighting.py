@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from .functional import EPSILON, class_frequencies, dot_weights
 from .losses import divergence_from_uniform
+from .options import Options, SimilarityOptions, require
 from .prediction import Prediction
 from .registry import Capabilities, State, component
 from .settings import Settings
@@ -49,14 +52,30 @@ class Reweighting(Capabilities):
         return None
 
 
+@dataclass(frozen=True)
+class FrequencyOptions(Options):
+    """Settings of what estimates the class frequencies.
+
+    Attributes:
+        lam: λ of DOT, the share of the old class frequencies that stays at each batch.
+    """
+
+    lam: float = 0.95
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require("lam", self.lam, 0 <= self.lam <= 1, "between 0 and 1")
+
+
 class Frequencies(Reweighting):
     """Base of those that estimate the class frequencies z."""
 
-    uses: ClassVar[tuple[str, ...]] = ("lam",)
+    Options: ClassVar[type | None] = FrequencyOptions
 
     def next_state(self, prediction: Prediction, state: State, selected: Tensor | None) -> State:
         """Line 10: z_t = λ z_{t−1} + (1−λ) mean_B p."""
-        return {"z": class_frequencies(self.z(prediction, state), prediction.p, self.settings.lam)}
+        lam = self.settings.options(FrequencyOptions).lam
+        return {"z": class_frequencies(self.z(prediction, state), prediction.p, lam)}
 
     def frequencies(self, state: State) -> Tensor | None:
         """Return a copy of z."""
@@ -69,15 +88,26 @@ class Frequencies(Reweighting):
         return prediction.p.new_full((prediction.classes,), 1 / prediction.classes)
 
 
+@dataclass(frozen=True)
+class DotOptions(FrequencyOptions):
+    """Settings of DOT.
+
+    Attributes:
+        dot: how DOT weighs a sample, by its predicted class ("hard") or by all its probabilities ("soft").
+    """
+
+    dot: Literal["hard", "soft"] = "hard"
+
+
 @component("dot", "reweighting", "weigh samples against the class frequencies seen so far (DOT)", part=True)
 class Dot(Frequencies):
     """Frequent classes weigh less; z is the running estimate of their frequencies."""
 
-    uses = ("lam", "dot")
+    Options = DotOptions
 
     def weights(self, prediction: Prediction, state: State) -> Tensor:
         """Lines 5 to 7, with z_{t−1}; "soft" takes the expectation over p instead of the predicted class."""
-        answers = prediction.p if self.settings.dot == "soft" else prediction.label
+        answers = prediction.p if self.settings.options(DotOptions).dot == "soft" else prediction.label
         return dot_weights(answers, self.z(prediction, state))
 
 
@@ -96,15 +126,30 @@ class LogitAdjustment(Frequencies):
 class Diversity(Reweighting):
     """ETA's similarity filter behind any objective."""
 
-    uses = ("similarity",)
+    Options = SimilarityOptions
 
     def select(self, prediction: Prediction, selected: Tensor | None, state: State) -> Tensor | None:
         """Drop what is similar to the average."""
-        return differs(prediction, selected, state, self.settings.similarity)
+        return differs(prediction, selected, state, self.settings.options(SimilarityOptions).similarity)
 
     def next_state(self, prediction: Prediction, state: State, selected: Tensor | None) -> State:
         """Move the average of the predictions that trained."""
         return next_average(prediction, selected, state)
+
+
+@dataclass(frozen=True)
+class KlOptions(Options):
+    """Settings of KL-div.
+
+    Attributes:
+        kl_weight: w of KL-div.
+    """
+
+    kl_weight: float = 100.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require("kl_weight", self.kl_weight, 0 <= self.kl_weight < math.inf, "at least 0 and finite")
 
 
 @component("kl-div", "reweighting", "pull the mean prediction to uniform (KL-div, Mummadi et al. 2021)", part=True)
@@ -114,12 +159,12 @@ class KlDivergence(Reweighting):
     A batch smaller than the number of classes cannot be uniform; the moving average can.
     """
 
-    uses = ("kl_weight",)
+    Options = KlOptions
 
     def penalty(self, prediction: Prediction, state: State) -> Tensor:
         """W · KL(q_t ‖ uniform); the gradient comes by the share of this batch."""
         q = self._moved(prediction.log_p.exp().mean(0), state)
-        return self.settings.kl_weight * divergence_from_uniform(q)
+        return self.settings.options(KlOptions).kl_weight * divergence_from_uniform(q)
 
     def next_state(self, prediction: Prediction, state: State, selected: Tensor | None) -> State:
         """Move the average, whether or not a sample trained."""

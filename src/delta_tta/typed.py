@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin
 
 from .errors import SettingError
-from .guard.limits import Guard
+from .guard_limits import Guard
 
 AMERICAN: Mapping[str, str] = MappingProxyType({"neighbors": "neighbours"})
 """Other spellings, which are accepted."""
@@ -51,8 +51,12 @@ def typed(name: str, value: object, hint: Any) -> object:
     raise SettingError(f"Expected setting `{name}` to be {expected}, but got {value!r}.")
 
 
-def spelled(given: Mapping[str, Any]) -> dict[str, Any]:
+def spelled(given: Mapping[str, object], more: Mapping[str, object] = MappingProxyType({})) -> dict[str, Any]:
     """Return the settings by the names that they have here."""
+    twice = next((name for name in more if name in given), None)
+    if twice is not None:
+        raise SettingError(f"Expected `{twice}` once, but it is in `extra` as well.")
+    given = {**given, **more}
     both = next((name for name, own in AMERICAN.items() if name in given and own in given), None)
     if both is not None:
         raise SettingError(f"Expected `{both}` or `{AMERICAN[both]}`, not both: they are one setting.")

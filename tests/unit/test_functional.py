@@ -416,7 +416,7 @@ def test_what_is_wrong_is_said(wrong):
 @pytest.mark.parametrize("mode", ["smooth", "causal"])
 def test_the_component_is_the_mean_of_such_filters(mode):
     """Its answers over a few batches, built from the functions: the beliefs, and the evidence that weighs them."""
-    sticky, classes, smooth = Sticky(mode), 4, mode == "smooth"
+    sticky, classes, smooth = Sticky(Settings(filter=mode)), 4, mode == "smooth"
     rng, grid = np.random.default_rng(0), (len(TEMPERATURES), len(STAYS))
     total, count, begins, evidence, changed = np.zeros((grid[0], classes)), 0.0, None, np.zeros(grid), 0.0
     for _ in range(5):

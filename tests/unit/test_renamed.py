@@ -61,6 +61,16 @@ def test_the_modules_of_bench_can_be_imported_and_say_where_they_are_now(old, ne
         _ = module.nothing
 
 
+def test_the_limits_of_the_guard_are_found_where_they_were():
+    module = importlib.import_module("delta_tta.guard.limits")
+    with pytest.warns(
+        DeprecationWarning, match=r"^delta_tta\.guard\.limits\.Guard is now delta_tta\.guard_limits\.Guard"
+    ):
+        assert module.Guard is delta_tta.Guard
+    assert delta_tta.guard.limits is module
+    assert delta_tta.guard.Guard is delta_tta.Guard
+
+
 def test_old_modules_are_found_by_every_kind_of_import():
     program = """
 import warnings

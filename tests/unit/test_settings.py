@@ -1,16 +1,19 @@
 """Settings and presets: typed, checked, and the paper's."""
 
+import copy
 import dataclasses
-from typing import get_type_hints
+import pickle
 
 import pytest
 
 import delta_tta
-from delta_tta import PRESETS, SettingError, Settings
+from delta_tta import PRESETS, SettingError, Settings, registry
+from delta_tta.objectives import Tent
+from delta_tta.options import OptimizerOptions
 from delta_tta.recipe import used_settings
-from delta_tta.registry import COMPONENTS
-from delta_tta.settings import OURS, make_settings, used_by
-from delta_tta.settings_typing import SettingsDict
+from delta_tta.registry import COMPONENTS, SETTINGS
+from delta_tta.reweighting import Reweighting
+from delta_tta.settings import COMMON, OURS, make_settings, settings_of, used_by
 from nets import conv_net, group_norm
 
 
@@ -118,12 +121,76 @@ def test_a_setting_that_no_part_uses_is_refused_and_its_owners_are_named(method,
     assert str(error.value).endswith(". Leave it out.")
 
 
-def test_every_setting_has_an_owner_and_every_owner_uses_settings_that_exist():
+def test_every_setting_has_an_owner_and_stands_apart_from_those_of_every_method():
     fields = {field.name for field in dataclasses.fields(Settings)} - {"extra"}
+    assert fields == set(COMMON)
     builds = [one.build for one in COMPONENTS.values() if one.build.__module__.startswith("delta_tta.")]
-    own = {field.name for build in builds if build.Options for field in dataclasses.fields(build.Options)}
-    assert used_by(builds) - own == fields
+    assert not [build.__name__ for build in builds if build.uses]  # they declare what they read
+    own = {name for build in builds for name in settings_of(build)}
+    assert own <= SETTINGS.keys()
     assert not own & fields
+    assert used_by(builds) == own | fields
+
+
+def test_the_settings_of_a_component_are_attributes():
+    s = Settings(lr=0.5, alpha=0.95)
+    assert (s.lr, s.alpha, s.views) == (0.5, 0.95, 32)
+    assert s.extra == (("lr", 0.5),)
+    assert s.options(OptimizerOptions) == OptimizerOptions(lr=0.5)
+    assert s == Settings(lr=0.5) != Settings()
+    assert dataclasses.replace(s, update="slow", lr=0.1) == Settings(update="slow", lr=0.1)
+    for same in (copy.deepcopy(s), pickle.loads(pickle.dumps(s))):
+        assert same == s
+        assert hash(same) == hash(s)
+        assert same.lr == 0.5
+    with pytest.raises(AttributeError, match="no setting 'alhpa'"):
+        _ = s.alhpa
+
+
+def test_settings_of_a_preset_that_a_method_does_not_have_are_left_out():
+    assert dict(delta_tta.adapt(conv_net(), "bn", "cifar10-c").settings.extra) == {}
+    assert dict(delta_tta.adapt(conv_net(), "tent", "cifar10-c").settings.extra) == {
+        "lr": 1e-3,
+        "optimizer": "adam",
+        "reduction": "batch",
+    }
+
+
+def test_components_that_declare_the_same_setting_agree(monkeypatch):
+    monkeypatch.setattr(registry, "COMPONENTS", dict(COMPONENTS))
+    monkeypatch.setattr(registry, "SETTINGS", dict(SETTINGS))
+
+    @dataclasses.dataclass(frozen=True)
+    class Alike:
+        alpha: "float" = 0.95
+
+    @dataclasses.dataclass(frozen=True)
+    class Other:
+        alpha: "float" = 0.5
+
+    class One(Reweighting):
+        Options = Alike
+
+    class Two(Reweighting):
+        Options = Other
+
+    registry.component("one", "reweighting", "declares what others declare", part=True)(One)
+    with pytest.raises(ValueError, match=r"^Expected setting 'alpha' of 'two' to have the type and default of that of"):
+        registry.component("two", "reweighting", "declares it otherwise", part=True)(Two)
+    assert "two" not in registry.COMPONENTS
+
+
+def test_a_component_has_the_settings_of_its_base_classes_and_those_that_it_names():
+    @dataclasses.dataclass(frozen=True)
+    class Own:
+        own_power: float = 2.0
+
+    class Powered(Tent):
+        Options = Own
+        uses = ("alpha",)
+
+    assert settings_of(Powered) == ("alpha", "lr", "optimizer", "reduction", "own_power")
+    assert make_settings("cifar10-c", {}, [Powered]).lr == 1e-3
 
 
 def test_the_prior_belongs_to_batch_statistics_without_an_objective():
@@ -142,6 +209,13 @@ def test_an_integer_is_a_fine_number():
     assert isinstance(make_settings(None, {"lr": 1}).lr, float)
 
 
-def test_an_editor_completes_every_setting_with_its_type():
-    declared = get_type_hints(Settings)
-    assert get_type_hints(SettingsDict) == {name: kind for name, kind in declared.items() if name != "extra"}
+def test_settings_outside_of_the_package_may_come_by_themselves():
+    adapter = delta_tta.adapt(conv_net(), "tent", lr=0.1, extra={"reduction": "batch"})
+    assert adapter.settings == Settings(lr=0.1, reduction="batch")
+    adapter.unload()
+    for extra, words in (
+        ({"lr": 0.2}, "Expected `lr` once"),
+        ({"lrr": 0.2}, "Unknown setting 'lrr'. Did you mean 'lr'"),
+    ):
+        with pytest.raises(SettingError, match=words):
+            delta_tta.adapt(conv_net(), "tent", lr=0.1, extra=extra)

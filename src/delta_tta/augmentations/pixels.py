@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, SettingError
 from ..normalization import Normalisation, normalisation_of
+from ..options import PixelOptions
 from ..settings import Settings
 from ..tensors import at_least_float32
 
@@ -15,8 +16,9 @@ class Pixels:
     """Undoes the input normalisation of a model: that of the settings `mean` and `std`, else the model's own."""
 
     def __init__(self, model: nn.Module, settings: Settings) -> None:
+        given = settings.options(PixelOptions)
         try:
-            self.scale: Normalisation = normalisation_of(model, settings.mean, settings.std)
+            self.scale: Normalisation = normalisation_of(model, given.mean, given.std)
         except InputError as error:
             raise SettingError(
                 f"The method augments images, for which it must undo their normalisation. {error}"

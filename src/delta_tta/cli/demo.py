@@ -44,7 +44,7 @@ def demo(
 ) -> None:
     """Show the paper's point on the embedded images: five methods over the four test scenarios, in about two minutes.
 
-    Four of them are as in the paper; the last is ours, what `adapt(model)` does.
+    Four of them are as in the paper; the last is what `adapt(model)` does.
     """
     asked = Experiment(
         METHODS,

@@ -108,7 +108,18 @@ def serve(
     )
     settings = {**_settings(setting), **({"background": True} if learn == "background" else {})}
     chosen = Model(
-        model, weights, classes, mean, std, method, preset, settings, name, _sizes(shape), max_samples, device
+        model,
+        weights=weights,
+        classes=classes,
+        mean=mean,
+        std=std,
+        method=method,
+        preset=preset,
+        settings=settings,
+        name=name,
+        shape=_sizes(shape),
+        most=max_samples,
+        device=device,
     )
     make = make_service(chosen, copy.deepcopy(options))
     if gate.generated:

@@ -64,7 +64,17 @@ def make_set(
         for severity in severities:
             describe(name, severity, kinds)
     sides = (data.size, data.resize) if isinstance(data, FileSet) else None
-    plan = Plan(layout, data.name, _digest(data), len(data), tuple(corruptions), tuple(severities), kinds, seed, sides)
+    plan = Plan(
+        layout=layout,
+        source=data.name,
+        digest=_digest(data),
+        samples=len(data),
+        corruptions=tuple(corruptions),
+        severities=tuple(severities),
+        constants=kinds,
+        seed=seed,
+        size=sides,
+    )
     place = Path(out)
     if isinstance(data, FileSet):
         _refuse_nested(data, place)

@@ -7,9 +7,8 @@ import copy
 import itertools
 import json
 import warnings
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -19,13 +18,20 @@ from ..adapter import Adapter
 from ..engine.digests import checksum
 from ..errors import InputError, MethodError, ModelError, SettingError, install
 from ..guard.blank import has_trained_statistics
-from ..guard.limits import Guard
+from ..guard_limits import Guard
 from ..norms.base import AdaptiveNorm, Phase
 from ..norms.swap import NormSites
+from ..options import AlphaOptions
+from ..postprocess.sticky import StickyOptions
 from ..recipe import Recipe
 from ..rules.shares import SHARES
 from ..settings import Settings
 from .network import FORMAT
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..settings_typing import SettingsDict
 
 ROWS = 4
 """Samples that the graph is traced with: a batch of 1 would be taken for a constant."""
@@ -92,7 +98,13 @@ class Wired(nn.Module):
         return logits, torch.cat(means, 1), torch.cat(variances, 1)
 
 
-def export(model: nn.Module, example: Tensor, path: str | Path, method: str | None = None, **settings: Any) -> None:
+def export(
+    model: nn.Module,
+    example: Tensor,
+    path: str | Path,
+    method: str | None = None,
+    **settings: Unpack[SettingsDict],
+) -> None:
     """Write a model and its method for `EdgeModel`, which adapts without torch.
 
     Args:
@@ -130,8 +142,7 @@ def export(model: nn.Module, example: Tensor, path: str | Path, method: str | No
 
 
 def _require_known(recipe: Recipe, settings: Settings) -> None:
-    known = recipe.statistics in ("anchored", "source") and recipe.postprocess in (None, "mirror")
-    if not known or recipe.trains != "nothing" or recipe.standalone is not None:
+    if not all(one.on_edge for one in recipe.classes):
         raise MethodError(
             f"Expected a method with anchored or source statistics and without a loss, such as "
             f"'anchored+mirror+sticky', but got '{recipe}': what it does needs torch."
@@ -152,7 +163,7 @@ def _program(model: nn.Module, rows: Tensor, recipe: Recipe, settings: Settings)
     shapes: tuple[Any, ...] = (batch,)
     outputs = ["logits"]
     norms: list[WiredNorm] = []
-    if recipe.statistics == "anchored":
+    if recipe.renews:
         unknown = next((name for name, layer in sites.originals.items() if layer.running_mean is None), None)
         if unknown is not None:
             raise ModelError(
@@ -195,8 +206,8 @@ def _description(model: str, recipe: Recipe, settings: Settings, norms: list[Wir
         "model": model,
         "shares": list(SHARES),
         "mirror": recipe.postprocess is not None,
-        "filter": settings.filter if recipe.filter is not None else None,
-        "alpha": settings.alpha,
+        "filter": settings.options(StickyOptions).filter if recipe.filter is not None else None,
+        "alpha": settings.options(AlphaOptions).alpha,
         "collects": settings.update == "auto" and bool(norms),
         "length": settings.length,
         "guard": {"reach": guard.reach, "alike": guard.alike} if isinstance(guard, Guard) else None,
@@ -210,7 +221,7 @@ def _description(model: str, recipe: Recipe, settings: Settings, norms: list[Wir
 
 def _digest(model: nn.Module, recipe: Recipe, settings: Settings) -> str:
     """Return what tells whether a state belongs to a file: of weights, method and settings."""
-    content = {**model.state_dict(), "method": str(recipe), "settings": asdict(settings)}
+    content = {**model.state_dict(), "method": str(recipe), "settings": settings.of(recipe.uses)}
     return checksum(content)[:16]
 
 

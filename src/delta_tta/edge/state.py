@@ -77,9 +77,16 @@ class State:
         step, refused, slot, batches, due, *counts = arrays["counts"].tolist()
         prior, *evidence = arrays["sums"].tolist()
         memory = Memory(
-            slot, batches, due, prior, tuple(evidence), tuple(counts[:slots]), tuple(counts[slots:]),
-            Domain.of(arrays["domain"]), MeanAnswers(arrays["answers"], arrays["levels"]),
-        )  # fmt: skip
+            slot=slot,
+            batches=batches,
+            due=due,
+            prior=prior,
+            evidence=tuple(evidence),
+            updates=tuple(counts[:slots]),
+            last=tuple(counts[slots:]),
+            domain=Domain.of(arrays["domain"]),
+            answers=MeanAnswers(arrays["answers"], arrays["levels"]),
+        )
         averages = agreement = None
         beliefs = Beliefs()
         if "mean" in arrays:

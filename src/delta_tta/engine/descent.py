@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..objectives import Objective
+from ..options import ObjectiveOptions
 from ..prediction import Prediction
 from ..registry import State
 from .again import Again
@@ -59,7 +60,7 @@ def losses(
         updater.reweighting,
         updater.reweighting_memory,
         updater.adapted.parameters,
-        whole_batch=updater.settings.reduction == "batch",
+        whole_batch=updater.settings.options(ObjectiveOptions).reduction == "batch",
         looked=looked,
         among=among,
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from ..options import OptimizerOptions
 from ..settings import Settings
 
 
@@ -23,9 +24,10 @@ def make_optimizer(
     if not parameters:
         return None
     fused = all(p.device.type in ("cpu", "cuda") for p in parameters)  # one call instead of dozens per step
-    if settings.optimizer == "adam":
-        return torch.optim.Adam(parameters, settings.lr, betas=(0.9, 0.999), fused=fused)
-    return torch.optim.SGD(parameters, settings.lr, momentum=0.9, nesterov=nesterov, fused=fused)
+    chosen = settings.options(OptimizerOptions)
+    if chosen.optimizer == "adam":
+        return torch.optim.Adam(parameters, chosen.lr, betas=(0.9, 0.999), fused=fused)
+    return torch.optim.SGD(parameters, chosen.lr, momentum=0.9, nesterov=nesterov, fused=fused)
 
 
 def take_step(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, StateError
+from ..norms.moving import MovingOptions
 from ..prediction import Prediction
 from ..rules import TRUSTED_SAMPLES
 from ..settings import Settings
@@ -84,7 +85,7 @@ class Slow(Every):
 
     def _answer(self, x: Tensor) -> tuple[Tensor, Callable[[], None]]:
         """Return the logits, and what starts the averages."""
-        if self.updater.settings.init == "first" and not self.updater.started:
+        if self.updater.settings.options(MovingOptions).init == "first" and not self.updater.started:
             return _start(self.updater, x)
         return self.updater.predict(x), lambda: None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -11,8 +10,10 @@ from torch import Tensor
 
 from ..errors import StateError
 from ..norms.moving import MovingAverage
-from ..postprocess.sticky import Sticky
+from ..options import OptimizerOptions
+from ..postprocess.base import Filter
 from ..recipe import Recipe
+from ..registry import SETTINGS
 from ..settings import Settings
 from ..tensors import follow
 from .accuracy import AccuracyEstimator
@@ -51,7 +52,7 @@ def seal(state: dict[str, Any]) -> dict[str, Any]:
     return {**content, "checksum": checksum(content)}
 
 
-def check_filter(state: Mapping[str, Any], own: Sticky | None) -> None:
+def check_filter(state: Mapping[str, Any], own: Filter | None) -> None:
     """Raise unless what a filter remembers fits this adapter's."""
     try:
         fits = not state["filter"] if own is None else own.fits(state["filter"], state["classes"])
@@ -117,7 +118,9 @@ def _check_origin(state: Mapping[str, Any], recipe: Recipe, settings: Settings) 
             f"The state was saved by method {state['method']!r}, but this adapter runs '{recipe}'; "
             f"make one with adapt(model, {state['method']!r})."
         )
-    mine, theirs = asdict(settings), {**asdict(Settings()), **state["settings"]}
+    mine, usual, theirs = settings.of(recipe.uses), Settings().of(recipe.uses), dict(state["settings"])
+    theirs |= dict(theirs.pop("extra", ()))  # where older states keep some; they also name settings of other methods
+    theirs = {**usual, **{key: value for key, value in theirs.items() if key in mine or key not in SETTINGS}}
     differ = [key for key in theirs if key not in HARMLESS and theirs[key] != mine.get(key)]
     if differ:
         listed = ", ".join(f"{key}={theirs[key]!r} (here {mine.get(key)!r})" for key in differ)
@@ -132,7 +135,7 @@ def _check_fit(state: Mapping[str, Any], updater: Updater) -> None:
         {name: p.shape for name, p in state["parameters"].items()} == shapes
         and all(
             name in shapes
-            and values.keys() == OPTIMIZER_STATE[updater.settings.optimizer]
+            and values.keys() == OPTIMIZER_STATE[updater.settings.options(OptimizerOptions).optimizer]
             and all(key == "step" or value.shape == shapes[name] for key, value in values.items())
             for name, values in state["optimizer"].items()
         )

@@ -11,8 +11,7 @@ from typing import Any, Literal, get_args
 from .. import recipe
 from ..corruptions.constants import TYPES, VALIDATION
 from ..errors import SettingError, nearest
-from ..registry import COMPONENTS
-from ..settings import Settings, make_settings, settings_of, used_by
+from ..settings import Settings, make_settings
 from ..streams import StreamSpec
 from ..typed import spelled
 from .place import Place
@@ -113,16 +112,11 @@ class Cell:
         return cls(**own)
 
 
-PLAIN = tuple(one.name for one in dataclasses.fields(Settings))
-
-
 def used_settings(method: str, given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Return those of the given settings that a method uses, in the order of their names."""
     parsed = recipe.parse(method)
-    classes, used = parsed.classes, used_by(parsed.classes, parsed.trains != "nothing")
-    foreign = {name for one in COMPONENTS.values() for name in settings_of(one.build)} - set(PLAIN) - used
-    # a wrong value is refused even where it is not used
-    make_settings(None, {name: value for name, value in given.items() if name not in foreign}, classes)
+    make_settings(None, given, parsed.classes)  # a wrong value is refused even where it is not used
+    used = parsed.uses
     return tuple(sorted((name, value) for name, value in given.items() if name in used))
 
 

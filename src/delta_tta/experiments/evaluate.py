@@ -127,7 +127,7 @@ def evaluate(
         **named.describe(),
         **data.describe(),
         "batch size": batch_size,
-        "settings": dataclasses.asdict(adapter.settings),
+        "settings": adapter.settings.of(adapter.recipe.uses),
         "guard": {
             "refused": signals.refused,
             "rollbacks": signals.rollbacks,

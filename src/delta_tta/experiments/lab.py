@@ -16,13 +16,13 @@ from ..data.sets import ImageSet
 from ..errors import SettingError
 from ..files import digest, fingerprint
 from ..metrics import Metrics
-from ..settings import Settings
+from ..settings import COMMON, Settings
 from ..streams import DomainStream, Stream, continual, mixed, stream
 from .cell import CLEAN, Cell
 from .evaluate import Result, evaluate
 from .place import Place
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Raised when the same cell no longer means the same result, as when a default changes: then it is run again."""
 
 
@@ -115,7 +115,7 @@ class Lab:
             "source images": self._print(cell.place, CLEAN, cell.severity) if needs_source(cell) else None,
             "model": self._model(cell.place)[1],
             "method": cell.method,
-            "settings": _unusual(cell.spelled_out),
+            "settings": _unusual(cell),
             "stream": str(cell.stream),
             "digest": self.stream(cell).digest,
             "order": cell.order,
@@ -169,15 +169,12 @@ def run_cell(
     return dataclasses.replace(result, about={**result.about, "identity": dict(identity)})
 
 
-def _unusual(settings: Settings) -> dict[str, Any]:
+def _unusual(cell: Cell) -> dict[str, Any]:
     """Return the settings that are not the defaults: so a setting that is added later changes no key."""
-    usual = Settings()
-    values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(Settings)}
-    return {
-        name: value
-        for name, value in values.items()
-        if value != getattr(usual, name) and name not in ("background", "estimate")
-    }
+    usual, settings = Settings(), cell.spelled_out
+    common = {name: value for name in COMMON if (value := getattr(settings, name)) != getattr(usual, name)}
+    found = {**common, **dict(settings.extra)}
+    return {name: value for name, value in found.items() if name not in ("background", "estimate")}
 
 
 def needs_source(cell: Cell) -> bool:

@@ -24,13 +24,13 @@ from ..engine import state as states
 from ..engine.hooks import Check, Hooks
 from ..engine.schedules import Every
 from ..engine.step import Updater
+from ..guard_limits import Guard
 from ..norms.moving import MovingAverage
 from ..recipe import Recipe
 from ..settings import Settings
 from ..signals import Reason, Skip
 from .blank import SHOWS_NOTHING, BlankDetector
 from .dependence import DependenceCheck
-from .limits import Guard
 from .proportion import FeatureRange
 
 log = logging.getLogger("delta_tta")

@@ -16,7 +16,7 @@ import torch
 
 from ..registry import component
 from ..tensors import at_least_float32
-from .roid import LossOptions, Roid, average_into
+from .roid import Ensembling, LossOptions, average_into
 
 LEAST_KEPT, ALL_KEPT = 0.89, 0.9999
 """β is at least the first; from the second on it is 1."""
@@ -48,14 +48,13 @@ class CmfOptions(LossOptions):
     alone=True,
     has=("prior-correction",),
 )
-class Cmf(Roid):
+class Cmf(Ensembling):
     """ROID's losses, settings and prior correction; another weight ensembling."""
 
-    Options: ClassVar[type[LossOptions]] = CmfOptions
+    Options = CmfOptions
 
     def _ensemble(self) -> None:
-        options, memory, source = self._options, self.objective_memory, self.adapted.source
-        assert isinstance(options, CmfOptions)
+        options, memory, source = self.settings.options(CmfOptions), self.objective_memory, self.adapted.source
         parameters = self.adapted.parameters
         q = options.cmf_q * sum(p.numel() for p in parameters.values()) / PARAMETERS
         before = memory.get("variance", memory["average"].new_zeros(()))

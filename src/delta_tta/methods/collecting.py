@@ -14,6 +14,7 @@ from ..engine.finite import not_finite
 from ..engine.step import Update, Updater
 from ..errors import SettingError
 from ..norms.moving import MovingAverage
+from ..options import SeedOptions
 from ..prediction import Prediction
 from ..registry import State
 from ..signals import Outcome, Reason, Skip
@@ -116,7 +117,7 @@ class Collecting(Updater):
         """
         step = int(self.objective_memory.get("step", 0))
         number = step * (self.interval + 1) + position
-        return numbers(self.settings.seed, number)
+        return numbers(self.settings.options(SeedOptions).seed, number)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:

@@ -16,6 +16,7 @@ from ..errors import InputError, SettingError
 from ..losses import entropy_weights
 from ..norms.last import last_blocks
 from ..objectives import Objective
+from ..options import SeedOptions, ThresholdOptions
 from ..prediction import Prediction
 from ..registry import State, component
 from ..settings import Settings
@@ -33,7 +34,7 @@ class Deyo(Objective):
     """
 
     @dataclass(frozen=True)
-    class Options:
+    class Options(SeedOptions, ThresholdOptions):
         """Settings of DeYO.
 
         Attributes:
@@ -47,6 +48,7 @@ class Deyo(Objective):
         deyo_patches: int = 4
 
         def __post_init__(self) -> None:
+            super().__post_init__()
             for name, fine, words in (
                 ("deyo_margin", 0 <= self.deyo_margin < math.inf, "at least 0 and finite"),
                 ("deyo_plpd", -1 <= self.deyo_plpd <= 1, "between -1 and 1"),
@@ -55,7 +57,6 @@ class Deyo(Objective):
                 if not fine:
                     raise SettingError(f"Expected setting `{name}` to be {words}, but got {getattr(self, name)!r}.")
 
-    uses = (*Objective.uses, "threshold", "seed")
     defaults: ClassVar[Mapping[str, Any]] = {"reduction": "selected"}
     default_threshold = 0.5
     synchronises = False
@@ -63,7 +64,8 @@ class Deyo(Objective):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.options, self.seed = settings.options(self.Options), settings.seed
+        self.options = settings.options(self.Options)
+        self.seed = self.options.seed
 
     @staticmethod
     def fixed(layers: Sequence[str]) -> frozenset[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -15,14 +16,17 @@ from torch import Generator, Tensor
 
 from ..augmentations.augmix import augmix
 from ..engine.finite import not_finite
+from ..engine.model import AdaptedModel
 from ..engine.step import Update
 from ..losses import marginal_entropy
 from ..norms.batch import BatchStatistics
 from ..norms.statistics import batch_moments
 from ..norms.tbr import eval_norm
+from ..options import RateOptions, SeedOptions, ViewOptions
 from ..prediction import Prediction
+from ..recipe import Recipe
 from ..registry import component
-from ..settings import on_cifar
+from ..settings import Settings, on_cifar
 from ..signals import Outcome, Reason, Skip
 from .standalone import StandaloneUpdater
 
@@ -48,13 +52,18 @@ class SourceAndBatch(BatchStatistics):
         return eval_norm(x, *self._affine, mean, (var + s.eps).sqrt())
 
 
+@dataclass(frozen=True)
+class MemoOptions(SeedOptions, ViewOptions, RateOptions):
+    """Settings of MEMO; all of them others have as well."""
+
+
 @component(
     "memo", "standalone", "per image, one step towards agreement of its copies (MEMO, Zhang et al. 2022)", alone=True
 )
 class Memo(StandaloneUpdater):
     """Learns nothing that lasts."""
 
-    uses = ("lr", "views", "mean", "std", "seed")
+    Options = MemoOptions
     defaults: ClassVar[Mapping[str, Any]] = {"lr": 2.5e-4, "views": 64}
     defaults_by_preset: ClassVar[Mapping[str, Mapping[str, Any]]] = on_cifar(lr=5e-3, views=32)
     bakes = False
@@ -63,6 +72,10 @@ class Memo(StandaloneUpdater):
     layers = SourceAndBatch
     learns = False
     compares = False
+
+    def __init__(self, adapted: AdaptedModel, recipe: Recipe, settings: Settings) -> None:
+        super().__init__(adapted, recipe, settings)
+        self.options = settings.options(MemoOptions)
 
     def predict(self, x: Tensor) -> Tensor:
         """Answer as always: nothing lasts."""
@@ -88,10 +101,10 @@ class Memo(StandaloneUpdater):
 
     def _with_copies(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Give each image, as a batch of one, and its copies; made for as many images at once as memory allows."""
-        views = self.settings.views
+        views = self.options.views
         several = max(1, AT_ONCE // (views * max(1, x[0].numel())))
         for images in x.split(several):
-            generator = Generator().manual_seed(self.settings.seed)
+            generator = Generator().manual_seed(self.options.seed)
             copies = augmix(self._pixels.of(images), views, generator)
             for i in range(len(images)):
                 yield images[i : i + 1], self._pixels.back(copies[:, i], x)
@@ -107,7 +120,7 @@ class Memo(StandaloneUpdater):
         try:
             for p, gradient in zip(parameters, gradients, strict=True) if finite else ():
                 if gradient is not None:
-                    p.data = p.data - self.settings.lr * gradient
+                    p.data = p.data - self.options.lr * gradient
             with torch.no_grad():
                 return self.logits(x).detach(), float(loss.detach()) if finite else None
         finally:

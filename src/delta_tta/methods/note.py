@@ -17,6 +17,7 @@ from ..engine.finite import not_finite
 from ..engine.model import AdaptedModel
 from ..engine.optimizer import take_step
 from ..norms.instance import InstanceOptions, MovingInstanceAware
+from ..options import OptimizerOptions, SeedOptions
 from ..prediction import Prediction
 from ..recipe import Recipe
 from ..registry import State, component
@@ -26,7 +27,7 @@ from .collecting import Collecting, Learnt, require_count, require_number
 
 
 @dataclass(frozen=True)
-class NoteOptions(InstanceOptions):
+class NoteOptions(InstanceOptions, SeedOptions, OptimizerOptions):
     """Settings of NOTE.
 
     Attributes:
@@ -93,8 +94,7 @@ class Reservoir:
 class Note(Collecting):
     """Trains γ and β of batch norms; the answer to a sample does not depend on its batch."""
 
-    Options: ClassVar[type] = NoteOptions
-    uses = ("optimizer", "lr", "seed")
+    Options = NoteOptions
     defaults: ClassVar[Mapping[str, Any]] = {"lr": 1e-4, "optimizer": "adam"}
     bakes = False
 

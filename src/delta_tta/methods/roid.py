@@ -34,16 +34,16 @@ from ..errors import SettingError
 from ..losses import roid_weights, soft_likelihood_ratio, symmetric_cross_entropy
 from ..norms.batch import BatchStatistics
 from ..objectives import Objective
+from ..options import OptimizerOptions, PixelOptions, SeedOptions
 from ..postprocess.prior import PriorCorrection
 from ..prediction import Prediction
 from ..recipe import Recipe
 from ..registry import State, component
 from ..settings import Settings, on_cifar
-from ..typed import typed
 
 
 @dataclass(frozen=True)
-class LossOptions:
+class LossOptions(SeedOptions, PixelOptions, OptimizerOptions):
     """Settings of ROID's losses.
 
     Attributes:
@@ -57,11 +57,12 @@ class LossOptions:
     unbounded: ClassVar[tuple[str, ...]] = ("roid_temperature",)
 
     def __post_init__(self) -> None:
-        """All are shares, but for the unbounded ones."""
+        """Those of the losses are shares, but for the unbounded ones."""
+        super().__post_init__()
         for field in dataclasses.fields(self):
-            value = typed(field.name, getattr(self, field.name), float)
-            assert isinstance(value, float)
-            object.__setattr__(self, field.name, value)
+            if "_" not in field.name:
+                continue
+            value = getattr(self, field.name)
             free = field.name in self.unbounded
             if not (0 < value < math.inf if free else 0 <= value <= 1):
                 right = "greater than 0 and finite" if free else "between 0 and 1"
@@ -107,18 +108,10 @@ class WeightedLikelihoodRatio(Objective):
         return state.get("average", uniform)
 
 
-@component(
-    "roid",
-    "standalone",
-    "train on certain and diverse samples, stay near the source, correct the prior (ROID, Marsden et al. 2024)",
-    alone=True,
-    has=("prior-correction",),
-)
-class Roid(Updater):
-    """Trains norm parameters; normalises with each batch's own statistics."""
+class Ensembling(Updater):
+    """ROID without its weight ensembling: trains norm parameters; normalises with each batch's own statistics."""
 
-    uses = ("optimizer", "lr", "mean", "std", "seed")
-    Options: ClassVar[type[LossOptions]] = RoidOptions
+    Options: ClassVar[type | None] = LossOptions
     defaults: ClassVar[Mapping[str, Any]] = {"optimizer": "sgd", "lr": 2.5e-4, "reduction": "batch"}
     defaults_by_preset: ClassVar[Mapping[str, Mapping[str, Any]]] = on_cifar(optimizer="adam", lr=1e-3)
     trains = "norms"
@@ -131,8 +124,8 @@ class Roid(Updater):
     def __init__(self, adapted: AdaptedModel, recipe: Recipe, settings: Settings) -> None:
         super().__init__(adapted, recipe, settings)
         self._pixels = Pixels(adapted.model, settings)
-        self._options = settings.options(self.Options)
-        self.objective: WeightedLikelihoodRatio = WeightedLikelihoodRatio(settings, self._options)
+        self._losses = settings.options(LossOptions)
+        self.objective: WeightedLikelihoodRatio = WeightedLikelihoodRatio(settings, self._losses)
         self.postprocess = PriorCorrection(adapted.model, settings)
 
     def _start_training(self) -> None:
@@ -147,7 +140,7 @@ class Roid(Updater):
         found = losses(self, self.objective, prediction)
         weights = self.objective.weights(prediction, self.objective_memory)
         rows = weights > 0
-        draws = numbers(self.settings.seed, steps(self.objective_memory))
+        draws = numbers(self._losses.seed, steps(self.objective_memory))
         images = self._pixels.back(light_views(self._pixels.of(again.x[rows]), draws), again.x)
         # Torch 2.13 crashes in the backward pass of a GroupNorm on a CPU in another layout, if its input needs no
         # gradient.
@@ -162,9 +155,25 @@ class Roid(Updater):
             self._ensemble()
 
     def _ensemble(self) -> None:
-        """Average the weights with the source's."""
-        assert isinstance(self._options, RoidOptions)
-        average_into(self.adapted.parameters, self.adapted.source, self._options.roid_momentum)
+        """Average the weights with others."""
+        raise NotImplementedError
+
+
+@component(
+    "roid",
+    "standalone",
+    "train on certain and diverse samples, stay near the source, correct the prior (ROID, Marsden et al. 2024)",
+    alone=True,
+    has=("prior-correction",),
+)
+class Roid(Ensembling):
+    """Stays near the source."""
+
+    Options = RoidOptions
+
+    def _ensemble(self) -> None:
+        share = self.settings.options(RoidOptions).roid_momentum
+        average_into(self.adapted.parameters, self.adapted.source, share)
 
 
 def average_into(parameters: Mapping[str, Tensor], others: Mapping[str, Tensor], share: float) -> None:

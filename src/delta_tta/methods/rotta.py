@@ -21,6 +21,7 @@ from ..engine.finite import not_finite
 from ..engine.model import AdaptedModel
 from ..engine.optimizer import take_step
 from ..norms.robust import RobustStatistics
+from ..options import AlphaOptions, OptimizerOptions, SeedOptions
 from ..prediction import Prediction
 from ..recipe import Recipe
 from ..registry import State, component
@@ -34,7 +35,7 @@ Averages = dict[str, tuple[Tensor, Tensor] | None]
 
 
 @dataclass(frozen=True)
-class RottaOptions:
+class RottaOptions(SeedOptions, AlphaOptions, OptimizerOptions):
     """Settings of RoTTA.
 
     Attributes:
@@ -52,6 +53,7 @@ class RottaOptions:
     rotta_lambda_u: float = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_count("rotta_capacity", self.rotta_capacity)
         require_count("rotta_interval", self.rotta_interval)
         require_number("rotta_nu", self.rotta_nu, 0, 1)
@@ -113,8 +115,7 @@ class Memory:
 class Rotta(Collecting, StandaloneUpdater):
     """Trains γ and β of batch norms; answers with the teacher's logits."""
 
-    Options: ClassVar[type] = RottaOptions
-    uses = ("optimizer", "lr", "alpha", "mean", "std", "seed")
+    Options = RottaOptions
     defaults: ClassVar[Mapping[str, Any]] = {"lr": 1e-3, "optimizer": "adam", "alpha": 0.95}
 
     layers = RobustStatistics

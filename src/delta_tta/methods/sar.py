@@ -13,6 +13,7 @@ from torch import Tensor
 from ..errors import SettingError
 from ..norms.last import last_blocks
 from ..objectives import Objective
+from ..options import ThresholdOptions
 from ..prediction import Prediction
 from ..registry import State, component
 from ..settings import Settings
@@ -28,7 +29,7 @@ class Sar(Objective):
     """min_θ max_{‖ε‖ ≤ ρ} H(θ + ε) over samples with H < E0; θ falls back to the source when the mean loss is low."""
 
     @dataclass(frozen=True)
-    class Options:
+    class Options(ThresholdOptions):
         """Settings of SAR.
 
         Attributes:
@@ -41,6 +42,7 @@ class Sar(Objective):
         sar_recovery: float = 0.2
 
         def __post_init__(self) -> None:
+            super().__post_init__()
             for name, fine, words in (
                 ("sar_rho", 0 < self.sar_rho < math.inf, "greater than 0 and finite"),
                 ("sar_recovery", 0 <= self.sar_recovery < math.inf, "at least 0 and finite"),
@@ -48,7 +50,6 @@ class Sar(Objective):
                 if not fine:
                     raise SettingError(f"Expected setting `{name}` to be {words}, but got {getattr(self, name)!r}.")
 
-    uses = (*Objective.uses, "threshold")
     defaults: ClassVar[Mapping[str, Any]] = {"reduction": "selected"}
     default_threshold = 0.4
     coasts = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,7 @@ from ..augmentations.pixels import Pixels
 from ..engine.model import AdaptedModel
 from ..engine.step import Updater
 from ..errors import ModelError
+from ..options import PixelOptions
 from ..recipe import Recipe
 from ..settings import Settings
 
@@ -16,6 +19,7 @@ from ..settings import Settings
 class StandaloneUpdater(Updater):
     """An updater that trains all parameters; it may run the model with several sets of them."""
 
+    Options: ClassVar[type | None] = PixelOptions
     learns = True
     synchronises = False
 

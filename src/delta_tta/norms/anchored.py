@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ..options import AlphaOptions
 from ..registry import component
 from ..rules.shares import OWN, SHARES
 from ..settings import OURS, Settings
@@ -81,14 +82,12 @@ def pooled_update(
     return torch.add(mean, apart, alpha=rate, out=new_mean), torch.sqrt(variance, out=new_std)
 
 
-@component(
-    "anchored", "statistics", "mix source and stream, the share chosen without labels (ours)", alone=True, part=True
-)
+@component("anchored", "statistics", "mix source and stream, the share chosen without labels", alone=True, part=True)
 class Anchored(MovingAverage):
     """Averages `mean` and `std` of every slot but the first and the last, (slots − 2, C); gradients as TBR's."""
 
-    uses = ("alpha",)
-    has_shares = True
+    Options = AlphaOptions
+    has_shares = on_edge = True
     fuses = through_batch = True
     defaults: ClassVar[Mapping[str, Any]] = OURS
 

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from ..errors import SettingError
+from ..options import Options
 from ..registry import component
 from .labels import Labels
 from .samples import MovedBySamples, normalised, sample_statistics
@@ -34,7 +34,7 @@ GAMMAS = ((10, 0.0), (100, 0.1))
 
 
 @dataclass(frozen=True)
-class BbnOptions:
+class BbnOptions(Options):
     """Settings of balanced batch norm.
 
     Attributes:
@@ -47,6 +47,7 @@ class BbnOptions:
     bbn_gamma: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, value in (("bbn_eta", self.bbn_eta), ("bbn_gamma", self.bbn_gamma)):
             if value is not None and not 0 <= value <= 1:
                 raise SettingError(f"Expected `{name}` to be between 0 and 1, but got {value}.")
@@ -68,7 +69,6 @@ class BbnOptions:
 class BalancedBatchNorm(MovedBySamples):
     """Averages `mean` and `std` of each class, (K, C); TRIBE's three networks are no part of it."""
 
-    uses: ClassVar[tuple[str, ...]] = ()
     Options = BbnOptions
     needs_labels = True
     needs_statistics = True

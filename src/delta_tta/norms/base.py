@@ -70,6 +70,7 @@ class SourceStatistics(Capabilities):
     """Never built: with the source's statistics no layer is replaced."""
 
     renews = False
+    on_edge = True
 
 
 class AdaptiveNorm(nn.Module, Capabilities):

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from ..options import Options, require
 from ..registry import component
-from .base import AdaptiveNorm, Used, batch_norm
+from ..settings import Settings
+from .base import AdaptiveNorm, Phase, Tail, Used, batch_norm
 from .statistics import Observation, batch_moments, by_planes
 from .tbr import eval_norm, tbr
 
@@ -14,17 +20,36 @@ MANY = 2**16
 """Values from which measuring them faster saves more time than the calls for it take."""
 
 
+@dataclass(frozen=True)
+class PriorOptions(Options):
+    """Settings of batch statistics without an objective.
+
+    Attributes:
+        prior: N of BN adapt; the source statistics weigh as much as N samples of the batch.
+    """
+
+    prior: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require("prior", self.prior, 0 <= self.prior < math.inf, "at least 0 and finite")
+
+
 @component("bn", "statistics", "normalise with each batch's own statistics (BN adapt)", alone=True)
 class BatchStatistics(AdaptiveNorm):
     """Batch statistics, mixed with the source's as if those came from `prior` more samples."""
 
-    uses_alone = ("prior",)
+    OptionsAlone = PriorOptions
     per_batch = True
     fuses = True
 
+    def __init__(self, source: _BatchNorm, tail: Tail | None, settings: Settings, phase: Phase) -> None:
+        super().__init__(source, tail, settings, phase)
+        self._prior = settings.options(PriorOptions).prior
+
     def frozen(self, x: Tensor) -> Tensor:
         """Normalise with the batch's statistics; there is nothing to remember."""
-        s, prior, ranks = self.source, self.settings.prior, self._phase.ranks
+        s, prior, ranks = self.source, self._prior, self._phase.ranks
         if ranks is not None:
             return self._shared(x, Observation(x, self._eps, ranks, self._phase.empty))
         if prior == 0 or s.running_mean is None or s.running_var is None:
@@ -39,14 +64,14 @@ class BatchStatistics(AdaptiveNorm):
         s = self.source
         if self._phase.now == "source":
             fixed = self._measured_source(x)
-        elif self.settings.prior == 0 or s.running_mean is None or s.running_var is None:
+        elif self._prior == 0 or s.running_mean is None or s.running_var is None:
             fixed = None
         else:
             fixed = self._with_prior(x, s.running_mean, s.running_var)
         return None if fixed is None else (*fixed, None)
 
     def _with_prior(self, x: Tensor, source_mean: Tensor, source_var: Tensor) -> tuple[Tensor, Tensor]:
-        prior = self.settings.prior
+        prior = self._prior
         share = prior / (prior + x.shape[0])  # N / (N + n), Schneider et al. 2020
         mean, var = batch_moments(x)
         mean = torch.lerp(mean, source_mean.to(mean.dtype), share)
@@ -56,7 +81,7 @@ class BatchStatistics(AdaptiveNorm):
     def _shared(self, x: Tensor, seen: Observation) -> Tensor:
         """Train-mode batch norm over all ranks: TBR whose averages are the batch's statistics."""
         mean, std = seen.statistics
-        s, prior = self.source, self.settings.prior
+        s, prior = self.source, self._prior
         if prior > 0 and s.running_mean is not None and s.running_var is not None:
             assert seen.samples is not None
             share = prior / (prior + seen.samples)

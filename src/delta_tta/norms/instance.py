@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import SettingError
+from ..options import Options
 from ..registry import component
 from ..settings import Settings
 from ..tensors import at_least_float32
@@ -24,7 +24,7 @@ from .statistics import batch_moments
 
 
 @dataclass(frozen=True)
-class InstanceOptions:
+class InstanceOptions(Options):
     """Settings of IABN.
 
     Attributes:
@@ -34,6 +34,7 @@ class InstanceOptions:
     iabn_k: float = 4.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 <= self.iabn_k < math.inf:
             raise SettingError(f"Expected setting `iabn_k` to be at least 0 and finite, but got {self.iabn_k!r}.")
 
@@ -85,7 +86,7 @@ def soft_shrink(x: Tensor, by: Tensor) -> Tensor:
 class InstanceAware(AdaptiveNorm):
     """The source's statistics, corrected for each sample; where a layer has none, those of the batch."""
 
-    Options: ClassVar[type] = InstanceOptions
+    Options = InstanceOptions
     synchronises = False
     bakes = False
 

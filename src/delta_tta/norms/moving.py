@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ..options import AlphaOptions
 from ..registry import component
 from ..settings import Settings
 from ..tensors import follow
@@ -40,7 +42,7 @@ def commit_all(norms: Iterable[AdaptiveNorm]) -> None:
             norm.commit()
             continue
         norm.start()
-        old, new = averages.setdefault(1 - norm.settings.alpha, ([], []))
+        old, new = averages.setdefault(1 - norm.alpha, ([], []))
         old.extend(norm._current() or ())
         new.extend(norm._pending.seen[0].statistics)
         norm.discard()
@@ -48,18 +50,29 @@ def commit_all(norms: Iterable[AdaptiveNorm]) -> None:
         torch._foreach_lerp_(old, new, rate)
 
 
+@dataclass(frozen=True)
+class MovingOptions(AlphaOptions):
+    """Settings of TBR and TEMA.
+
+    Attributes:
+        init: where the moving averages of TBR and TEMA start: at the "first" batch, or at the source ("inherit").
+    """
+
+    init: Literal["first", "inherit"] = "first"
+
+
 class MovingAverage(AdaptiveNorm):
     """Test-time moving averages of mean and standard deviation: buffers `mean` and `std`."""
 
-    uses: ClassVar[tuple[str, ...]] = ("alpha", "init")
-
     observation: type[Observation] = Observation
+    alpha: float
     through_batch: ClassVar[bool] = False  # whether gradients pass through the batch's statistics
     mean: Tensor | None
     std: Tensor | None
 
     def __init__(self, source: _BatchNorm, tail: Tail | None, settings: Settings, phase: Phase) -> None:
         super().__init__(source, tail, settings, phase)
+        self.alpha = settings.options(AlphaOptions).alpha
         self.register_buffer("mean", None)
         self.register_buffer("std", None)
         self._pending = Pending()
@@ -68,7 +81,7 @@ class MovingAverage(AdaptiveNorm):
     def reset(self) -> None:
         """Start from the source ("inherit") or from nothing (the first batch decides)."""
         self.discard()
-        inherited = self.inherited() if self.settings.init == "inherit" else None
+        inherited = self.inherited() if self.settings.options(MovingOptions).init == "inherit" else None
         self.mean, self.std = inherited if inherited is not None else (None, None)
 
     def frozen(self, x: Tensor) -> Tensor:
@@ -153,7 +166,7 @@ class MovingAverage(AdaptiveNorm):
     def move(self, seen: Observation) -> None:
         """Move the averages by what was seen."""
         for average, new in zip(self._current() or (), seen.statistics, strict=True):
-            average.lerp_(new, 1 - self.settings.alpha)
+            average.lerp_(new, 1 - self.alpha)
 
     def remembered(self) -> dict[str, Tensor]:
         """Return a copy of the state; nothing before the averages have started."""
@@ -198,6 +211,7 @@ class MovingAverage(AdaptiveNorm):
 class Tema(MovingAverage):
     """Gradients take the moving averages for constants; under TENT this destroys the model."""
 
+    Options = MovingOptions
     fuses = True
 
     def normalise(self, x: Tensor, mean: Tensor, std: Tensor, seen: Observation) -> Tensor:
@@ -209,6 +223,7 @@ class Tema(MovingAverage):
 class Tbr(MovingAverage):
     """Test-time batch renormalisation; see tbr.py."""
 
+    Options = MovingOptions
     without_objective = "tema"
     fuses = through_batch = True
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ..options import AlphaOptions
 from ..registry import component
 from ..tensors import at_least_float32
 from .moving import MovingAverage
@@ -23,7 +24,7 @@ class RobustStatistics(MovingAverage):
     the batch, here 1 − α.
     """
 
-    uses: ClassVar[tuple[str, ...]] = ("alpha",)
+    Options: ClassVar[type | None] = AlphaOptions
     defaults: ClassVar[Mapping[str, Any]] = {"alpha": 0.95}
     synchronises = False
     looks_ahead = True
@@ -55,7 +56,7 @@ class RobustStatistics(MovingAverage):
         seen.note(mean.detach(), var.detach().sqrt())
         current = self._current() or self._pending.start
         if current is not None:
-            kept = self.settings.alpha
+            kept = self.alpha
             mean, var = torch.lerp(mean, current[0], kept), torch.lerp(var, current[1] ** 2, kept)
         if not torch.is_grad_enabled():
             return eval_norm(x, *self._affine, mean, var.sqrt())
@@ -81,7 +82,7 @@ class RobustStatistics(MovingAverage):
     @property
     def rate(self) -> float:
         """How far a batch moves the averages."""
-        return 1 - self.settings.alpha
+        return 1 - self.alpha
 
     def commit(self) -> None:
         """Move the averages."""

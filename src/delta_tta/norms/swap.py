@@ -1,4 +1,4 @@
-"""Find the norm layers of a model, put ours in their place, and put the originals back."""
+"""Find the norm layers of a model, put adaptive ones in their place, and put the originals back."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class NormSites:
         self.replacements = {}
 
     def bake(self) -> None:
-        """Give the original layers the statistics that ours answer with."""
+        """Give the original layers the statistics that the adaptive ones answer with."""
         for name, layer in self.replacements.items():
             statistics, original = layer.baked(), self.originals[name]
             if statistics is None:

@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import ModelError, SettingError
+from ..options import SeedOptions
 from ..registry import component
 from ..tensors import at_least_float32
 from .samples import MovedBySamples, normalised, sample_statistics
@@ -36,7 +37,7 @@ SPREAD = 0.5
 
 
 @dataclass(frozen=True)
-class UnmixOptions:
+class UnmixOptions(SeedOptions):
     """Settings of UnMix-TNS.
 
     Attributes:
@@ -50,6 +51,7 @@ class UnmixOptions:
     unmix_batch: int = 64
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("unmix_components", "unmix_batch"):
             if getattr(self, name) < 1:
                 raise SettingError(f"Expected `{name}` to be at least 1, but got {getattr(self, name)}.")
@@ -67,7 +69,6 @@ class UnmixOptions:
 class UnmixTns(MovedBySamples):
     """Components `mean` and `std`, (K, C). Features without space, (B, C), meet the source's statistics."""
 
-    uses: ClassVar[tuple[str, ...]] = ("seed",)
     Options = UnmixOptions
     defaults_by_preset: ClassVar[Mapping[str, Mapping[str, Any]]] = {"imagenet-c": {"unmix_batch": 16}}
     needs_statistics = True
@@ -99,7 +100,7 @@ class UnmixTns(MovedBySamples):
 
     def _generator(self) -> torch.Generator:
         """Return the random numbers of this place; a seed counts by its lower 32 bits, so places draw theirs first."""
-        generator = torch.Generator().manual_seed(self.settings.seed)
+        generator = torch.Generator().manual_seed(self._own.seed)
         of_places = torch.randint(2**32, (self._place + 1,), generator=generator)
         return torch.Generator().manual_seed(int(of_places[-1]))
 

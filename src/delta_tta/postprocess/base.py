@@ -1,12 +1,14 @@
-"""Base of the post-processing components: they change the logits, not the model."""
+"""Bases of the components that change the logits, not the model: post-processing, and filters over the stream."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
 
 from torch import Tensor, nn
 
 from ..distributed import Ranks
+from ..evidence import Array
 from ..registry import Capabilities, State
 from ..settings import Settings
 
@@ -53,3 +55,53 @@ class Postprocess(Capabilities):
 
     def close(self) -> None:
         """Leave the model as it was."""
+
+
+class Filter(Capabilities):
+    """Filters the answers in the order of the stream; only `commit` changes its state.
+
+    Attributes:
+        reads_sharpness: whether `answer` is given the sharpness of the images.
+    """
+
+    reads_sharpness = False
+
+    def __init__(self, settings: Settings) -> None:
+        self.reset()
+
+    @property
+    def stays(self) -> float | None:
+        """How likely the class is thought to stay, 0 to 1; None if the filter does not know."""
+        return None
+
+    def reset(self) -> None:
+        """Forget the streams."""
+        raise NotImplementedError
+
+    def answer(
+        self, logits: Tensor, streams: Sequence[Hashable] | None = None, sharpness: Array | None = None
+    ) -> tuple[Tensor, Any]:
+        """Return the filtered logits, (B, K), and the state after this batch.
+
+        Args:
+            logits: (B, K), in the order of time.
+            streams: of each sample, the stream (camera, video) it belongs to; None: all to one.
+            sharpness: of each sample, (B,), if the class `reads_sharpness`; None where there is none to be had.
+        """
+        raise NotImplementedError
+
+    def commit(self, state: Any) -> None:
+        """Go on from what `answer` returned."""
+        raise NotImplementedError
+
+    def remembered(self) -> dict[str, Any]:
+        """Return what must be saved."""
+        raise NotImplementedError
+
+    def fits(self, memory: Mapping[str, Any], classes: int | None) -> bool:
+        """Whether a filter over so many classes may have remembered this; None: it answered, and nothing was learnt."""
+        raise NotImplementedError
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        """Go on from what was remembered."""
+        raise NotImplementedError

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from ..errors import InputError, ModelError, nearest
+from ..options import Options
 from ..settings import Settings
 from ..tensors import at_least_float32, changed_since, changes
 from .base import Postprocess
+
+
+@dataclass(frozen=True)
+class FeatureOptions(Options):
+    """Settings of what reads features.
+
+    Attributes:
+        features: name of the layer whose input are the features; None takes the last linear layer.
+    """
+
+    features: str | None = None
 
 
 class FeaturePostprocess(Postprocess):
@@ -19,7 +32,7 @@ class FeaturePostprocess(Postprocess):
         title: the method, for messages.
     """
 
-    uses: ClassVar[tuple[str, ...]] = ("features",)
+    Options: ClassVar[type | None] = FeatureOptions
     title: ClassVar[str]
 
     compares = True
@@ -27,7 +40,7 @@ class FeaturePostprocess(Postprocess):
 
     def __init__(self, model: nn.Module, settings: Settings) -> None:
         super().__init__(model, settings)
-        self._tap = FeatureTap(model, settings.features, self.title)
+        self._tap = FeatureTap(model, settings.options(FeatureOptions).features, self.title)
 
     def close(self) -> None:
         """Take the hooks out."""

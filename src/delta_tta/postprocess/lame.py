@@ -7,12 +7,16 @@ by the fixed-point iteration Y ← softmax(−u + W·Y).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from ..options import Options, require
 from ..registry import component
+from ..settings import Settings
 from ..tensors import at_least_float32
 from .features import FeaturePostprocess
 
@@ -23,21 +27,42 @@ STOP = 1e-8
 """The iteration ends when the energy changes by no more than this share of itself."""
 
 
+@dataclass(frozen=True)
+class LameOptions(Options):
+    """Settings of LAME.
+
+    Attributes:
+        affinity: how LAME compares features: "knn", "rbf" or "linear".
+        neighbours: k of LAME's kNN and rbf.
+    """
+
+    affinity: Literal["knn", "rbf", "linear"] = "knn"
+    neighbours: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require("neighbours", self.neighbours, self.neighbours >= 1, "at least 1")
+
+
 @component(
     "lame", "postprocess", "let neighbours in feature space agree (LAME, Boudiaf et al. 2022)", alone=True, part=True
 )
 class Lame(FeaturePostprocess):
     """Corrects each batch by itself; there is no state."""
 
-    uses = ("affinity", "neighbours", *FeaturePostprocess.uses)
+    Options = LameOptions
     title = "LAME"
     least_classes = 2
+
+    def __init__(self, model: nn.Module, settings: Settings) -> None:
+        super().__init__(model, settings)
+        self.options = settings.options(LameOptions)
 
     def __call__(self, x: Tensor, logits: Tensor, run: Callable[[Tensor], Tensor]) -> Tensor:
         """Return −u + W·Y at the fixed point: its softmax is Y."""
         with torch.autocast(logits.device.type, enabled=False):
             features = F.normalize(self._tap.take(len(logits)), dim=1)
-            weights = affinity(features, self.settings.affinity, self.settings.neighbours)
+            weights = affinity(features, self.options.affinity, self.options.neighbours)
             p = at_least_float32(logits).softmax(1)
             return laplacian(-(p + TINY).log(), weights.to(p)).to(logits.dtype)
 

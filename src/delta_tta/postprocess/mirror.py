@@ -82,6 +82,7 @@ class Mirror(Postprocess):
     runs_parts = True
     synchronises = True
     bakes = True
+    on_edge = True
 
     def __call__(self, x: Tensor, logits: Tensor, run: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the averaged logits, (B, K); input without a mirror image is answered without one."""

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import SettingError
+from ..options import Options
 from ..registry import State, component
 from ..settings import Settings
 from ..tensors import at_least_float32
@@ -25,7 +26,7 @@ ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
-class NeoOptions:
+class NeoOptions(Options):
     """Settings of NEO.
 
     Attributes:
@@ -35,6 +36,7 @@ class NeoOptions:
     neo_alpha: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.neo_alpha is not None and not 0 < self.neo_alpha <= 1:
             raise SettingError(f"Expected `neo_alpha` to be greater than 0 and at most 1, but got {self.neo_alpha}.")
 

@@ -22,6 +22,7 @@ and UniTTA's COFA (Du et al. 2024). Ours: s, T and whether to filter at all come
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -30,20 +31,35 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..evidence import STAYS, TEMPERATURES, Array
-from ..registry import Capabilities, component
+from ..options import Options
+from ..registry import component
 from ..rules.answers import MeanAnswers, fits
 from ..rules.filters import Beliefs, filtered, stays
+from ..settings import Settings
+from .base import Filter
+
+
+@dataclass(frozen=True)
+class StickyOptions(Options):
+    """Settings of the filter.
+
+    Attributes:
+        filter: whether "+sticky" lets the answer to a sample depend on those behind it in its batch ("smooth"), or only
+            on what came before ("causal").
+    """
+
+    filter: Literal["smooth", "causal"] = "smooth"
 
 
 @component("sticky", "filter", "filter the answers over the stream: what was in view probably still is", part=True)
-class Sticky(Capabilities):
+class Sticky(Filter):
     """The filter of one adapter. `answer` returns what to say and the state after it; only `commit` changes it."""
 
-    uses = ("filter",)
-    reads_sharpness = True
+    Options = StickyOptions
+    reads_sharpness = on_edge = True
 
-    def __init__(self, mode: Literal["smooth", "causal"] = "smooth") -> None:
-        self.mode = mode
+    def __init__(self, settings: Settings) -> None:
+        self.mode = settings.options(StickyOptions).filter
         self.reset()
 
     def reset(self) -> None:

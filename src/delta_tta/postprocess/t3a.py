@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ModelError, SettingError
+from ..options import Options
 from ..prediction import Prediction
 from ..registry import State, component
 from ..settings import Settings
@@ -23,7 +24,7 @@ from .features import FeaturePostprocess
 
 
 @dataclass(frozen=True)
-class T3aOptions:
+class T3aOptions(Options):
     """Settings of T3A.
 
     Attributes:
@@ -33,6 +34,7 @@ class T3aOptions:
     t3a_supports: int = 100
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.t3a_supports < 1:
             raise SettingError(
                 f"Expected `t3a_supports` to be at least 1, but got {self.t3a_supports}. A set without a bound would "

@@ -135,15 +135,17 @@ class Journal:
             accuracy = None if signals is None else signals.accuracy
             self._history.append(
                 Batch(
-                    time.time(),
-                    self.samples,
-                    entropy,
-                    used,
-                    size,
-                    1000 * latency,
-                    getattr(signals, "share", None),
-                    getattr(signals, "stays", None),
-                    *((None,) * 3 if accuracy is None else (accuracy.estimate, accuracy.low, accuracy.high)),
+                    time=time.time(),
+                    samples=self.samples,
+                    entropy=entropy,
+                    used=used,
+                    batch=size,
+                    latency=1000 * latency,
+                    share=getattr(signals, "share", None),
+                    stays=getattr(signals, "stays", None),
+                    accuracy=None if accuracy is None else accuracy.estimate,
+                    low=None if accuracy is None else accuracy.low,
+                    high=None if accuracy is None else accuracy.high,
                 )
             )
 

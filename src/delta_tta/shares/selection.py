@@ -19,6 +19,7 @@ from torch import Tensor
 from ..engine.model import AdaptedModel
 from ..evidence import TEMPERATURES, Array
 from ..norms.anchored import Anchored
+from ..options import AlphaOptions
 from ..postprocess.mirror import mirror_images
 from ..rules.answers import MeanAnswers, fits
 from ..rules.domain import Domain, sharpness_of_batch, sharpness_of_samples
@@ -32,7 +33,7 @@ class ShareSelector:
     """Chooses the slot of all anchored layers of one model."""
 
     def __init__(self, adapted: AdaptedModel, settings: Settings) -> None:
-        self._phase, self._alpha = adapted.phase, settings.alpha
+        self._phase, self._alpha = adapted.phase, settings.options(AlphaOptions).alpha
         self._layers = [norm for norm in adapted.norms.values() if isinstance(norm, Anchored)]
         self.reset()
 
@@ -148,8 +149,14 @@ class ShareSelector:
             slot, batches, due, *counts = saved["counts"]
             prior, *evidence = saved["sums"].tolist()
             self.memory = Memory(
-                slot, batches, due, prior, tuple(evidence),
-                tuple(counts[:slots]), tuple(counts[slots:]), Domain.of(saved["domain"].float().cpu().numpy()),
-                MeanAnswers(*(saved[name].float().cpu().numpy() for name in ("answers", "levels"))),
-            )  # fmt: skip
+                slot=slot,
+                batches=batches,
+                due=due,
+                prior=prior,
+                evidence=tuple(evidence),
+                updates=tuple(counts[:slots]),
+                last=tuple(counts[slots:]),
+                domain=Domain.of(saved["domain"].float().cpu().numpy()),
+                answers=MeanAnswers(*(saved[name].float().cpu().numpy() for name in ("answers", "levels"))),
+            )
             self.settle()

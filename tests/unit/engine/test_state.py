@@ -204,6 +204,24 @@ def test_a_state_without_a_newer_setting_still_loads():
     assert torch.equal(fresh(x), adapter(x))
 
 
+def older(state, **own):
+    """The state as it was when `Settings` had a field for each setting of this package, but for some in `extra`."""
+    unused = {"similarity": 0.4, "restore": 0.01, "symmetric": False, "views": 32, "filter": "smooth", "lam": 0.95}
+    values = {name: value for name, value in state["settings"].items() if not name.startswith("sar_")}
+    return seal({**state, "settings": {**unused, **values, "extra": tuple(own.items())}})
+
+
+def test_a_state_of_before_components_declared_their_settings_loads():
+    adapter = delta_tta.adapt(conv_net(), "sar+tbr", "cifar10-c", sar_rho=0.1)
+    adapter(batches(1)[0])
+    assert adapter.state_dict()["settings"]["sar_recovery"] == 0.2
+    again = delta_tta.adapt(conv_net(), "sar+tbr", "cifar10-c", sar_rho=0.1)
+    again.load_state_dict(older(adapter.state_dict(), sar_rho=0.1))
+    assert_same_state(again.state_dict(), adapter.state_dict())
+    with pytest.raises(StateError, match=r"with other settings: sar_rho=0\.2 \(here 0\.1\)\."):
+        again.load_state_dict(older(adapter.state_dict(), sar_rho=0.2))
+
+
 def test_a_module_around_the_adapter_saves_and_loads_its_state():
     adapter, state = adapter_with_state()
     around = torch.nn.ModuleDict({"inner": adapter, "other": torch.nn.Linear(2, 2)})

@@ -110,4 +110,6 @@ def test_the_defaults_are_the_paper_s():
     for preset in (None, *delta_tta.settings.PRESETS):
         settings = delta_tta.adapt(conv_net(), "note", preset).settings
         assert (settings.lr, settings.optimizer) == (1e-4, "adam")
-    assert NoteOptions() == NoteOptions(4.0, 64, 64, 0.01, 1.0)
+    assert NoteOptions() == NoteOptions(
+        iabn_k=4.0, note_capacity=64, note_interval=64, note_momentum=0.01, note_temperature=1.0
+    )

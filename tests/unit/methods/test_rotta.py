@@ -192,7 +192,9 @@ def test_the_defaults_are_the_paper_s():
     for preset in (None, *delta_tta.settings.PRESETS):
         settings = delta_tta.adapt(conv_net(), "rotta", preset, **SCALE).settings
         assert (settings.lr, settings.optimizer, settings.alpha) == (1e-3, "adam", 0.95)
-    assert RottaOptions() == RottaOptions(64, 64, 0.001, 1.0, 1.0)
+    assert RottaOptions() == RottaOptions(
+        rotta_capacity=64, rotta_interval=64, rotta_nu=0.001, rotta_lambda_t=1.0, rotta_lambda_u=1.0
+    )
 
 
 def test_more_classes_than_places():

@@ -8,7 +8,7 @@ import torch
 
 import delta_tta
 from all_methods import assert_same_state, fitting, saved_and_loaded
-from delta_tta import InputError, StateError
+from delta_tta import InputError, Settings, StateError
 from delta_tta.adapt import RECOMMENDED, WITHOUT_BATCH_NORM
 from delta_tta.evidence import MEMORY, MEMORY_OF_ANSWERS, STAYS, TEMPERATURES, forward_filters
 from delta_tta.postprocess.sticky import Sticky
@@ -147,7 +147,7 @@ def test_each_filter_is_a_hidden_markov_model(t, s):
 @pytest.mark.parametrize("mode", ["smooth", "causal"])
 @pytest.mark.parametrize("streams", [1, 3])
 def test_the_answers_are_their_mean_weighed_by_what_they_have_foretold(mode, streams):
-    sticky, plain = Sticky(mode), Plain(mode)
+    sticky, plain = Sticky(Settings(filter=mode)), Plain(mode)
     changed = 0.0
     for seed in range(5):
         labels = runs(streams, 12, seed=seed).view(streams, 12).T.flatten()  # interleaved
@@ -167,13 +167,13 @@ def test_causal_answers_know_only_what_came_before():
     for mode in ("causal", "smooth"):
         answers[mode] = []
         for last in (logits, other):
-            sticky = Sticky(mode)
+            sticky = Sticky(Settings(filter=mode))
             after(sticky, logits[:60])
             answers[mode].append(sticky.answer(last[60:])[0])
     assert torch.equal(answers["causal"][0][:10], answers["causal"][1][:10])
     assert not torch.equal(answers["smooth"][0][:10], answers["smooth"][1][:10])
     assert not torch.equal(answers["causal"][0][10:], answers["causal"][1][10:])
-    one_by_one = Sticky("causal")
+    one_by_one = Sticky(Settings(filter="causal"))
     after(one_by_one, logits[:60])
     alone = torch.cat([after(one_by_one, x) for x in logits[60:].split(1)])
     assert torch.allclose(answers["causal"][0], alone, atol=1e-4)
@@ -183,7 +183,7 @@ def test_causal_answers_know_only_what_came_before():
 @pytest.mark.parametrize("strength", [0.0, 2.0, 8.0])
 @pytest.mark.parametrize("classes", [2, 10, 100])
 def test_a_shuffled_stream_is_left_alone(mode, strength, classes):
-    sticky, g = Sticky(mode), torch.Generator().manual_seed(1)
+    sticky, g = Sticky(Settings(filter=mode)), torch.Generator().manual_seed(1)
     for seed in range(6):
         logits = told(torch.randint(classes, (50,), generator=g), strength, classes, seed)
         answer = after(sticky, logits)
@@ -196,7 +196,7 @@ def test_a_shuffled_stream_is_left_alone(mode, strength, classes):
 @pytest.mark.parametrize("mode", ["smooth", "causal"])
 @pytest.mark.parametrize("size", [1, 16])
 def test_a_model_that_fails_and_nearly_always_says_the_same_is_left_alone(mode, size):
-    sticky, g = Sticky(mode), torch.Generator().manual_seed(1)
+    sticky, g = Sticky(Settings(filter=mode)), torch.Generator().manual_seed(1)
     labels = torch.where(torch.rand(192, generator=g) < 0.8, 3, torch.randint(100, (192,), generator=g))
     logits = told(labels, 9.0, 100)
     answers = torch.cat([after(sticky, part) for part in logits.split(size)])
@@ -207,7 +207,7 @@ def test_a_model_that_fails_and_nearly_always_says_the_same_is_left_alone(mode, 
 @pytest.mark.parametrize("size", [1, 10, 64])
 def test_where_classes_stay_answers_get_better(mode, gain, size):
     labels = runs(40)
-    logits, sticky = told(labels), Sticky(mode)
+    logits, sticky = told(labels), Sticky(Settings(filter=mode))
     answers = torch.cat([after(sticky, part) for part in logits.split(size)])
     if size == 1:
         gain = 0.12  # nothing is behind a single sample
@@ -219,7 +219,7 @@ def test_streams_are_told_apart():
     """Three cameras whose images come in turn: as one stream there is no order in them."""
     labels = runs(60, 10).view(3, 200).T.flatten()
     logits = told(labels)
-    apart, together = Sticky(), Sticky()
+    apart, together = Sticky(Settings()), Sticky(Settings())
     cameras = [i % 3 for i in range(60)]
     answers = [
         torch.cat([after(each, part, names) for part in logits.split(60)])
@@ -239,7 +239,7 @@ def by_stream(sticky):
 def test_the_belief_in_a_stream_does_not_depend_on_the_others_between():
     labels, names = runs(6, 10), ["a"] * 30 + ["b"] * 30
     logits, order = told(labels), [i // 2 + 30 * (i % 2) for i in range(60)]
-    in_turn, mixed = Sticky(), Sticky()
+    in_turn, mixed = Sticky(Settings()), Sticky(Settings())
     after(in_turn, logits, names)
     after(mixed, logits[order], [names[i] for i in order])
     (first, second), means = zip(*(by_stream(one) for one in (in_turn, mixed)), strict=True)
@@ -264,11 +264,11 @@ def test_among_many_classes_what_was_not_seen_yet_is_not_taken_for_likely():
     for offset, share in ((0, 0.01), (1, 0.2), (2, 0.5)):
         p[unclear, labels[unclear] + offset] = share
     assert accuracy(p, labels) == 0.875
-    assert accuracy(after(Sticky("smooth"), p.log()), labels) == 1.0
+    assert accuracy(after(Sticky(Settings(filter="smooth")), p.log()), labels) == 1.0
 
 
 def test_the_streams_not_seen_for_longest_are_forgotten():
-    sticky = Sticky()
+    sticky = Sticky(Settings())
     after(sticky, told(runs(1, 2)), ["first", "second"])
     for start in range(0, STREAMS - 1, 5):
         after(sticky, told(runs(1, 6)), ["first", *range(start, start + 5)])
@@ -282,7 +282,7 @@ def test_the_streams_not_seen_for_longest_are_forgotten():
 @pytest.mark.parametrize("mode", ["smooth", "causal"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_row_that_is_not_finite_is_passed_on_and_ignored(mode, value):
-    sticky, clean = Sticky(mode), Sticky(mode)
+    sticky, clean = Sticky(Settings(filter=mode)), Sticky(Settings(filter=mode))
     logits = told(runs(10))
     for part in logits.split(30):
         bad = torch.cat([part[:10], torch.full((1, CLASSES), value), part[10:]])
@@ -298,7 +298,7 @@ def test_a_row_that_is_not_finite_is_passed_on_and_ignored(mode, value):
 
 def test_a_class_that_is_masked_stays_so():
     labels = runs(20)
-    sticky, mask = Sticky(), torch.tensor([0.0, 0.0, 0.0, 0.0, -torch.inf])
+    sticky, mask = Sticky(Settings()), torch.tensor([0.0, 0.0, 0.0, 0.0, -torch.inf])
     for part in (told(labels) + mask).split(50):
         answer = after(sticky, part)
     assert (answer[:, 4] == -torch.inf).all()
@@ -309,7 +309,7 @@ def test_a_class_that_is_masked_stays_so():
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 def test_answers_keep_their_type(dtype):
     labels = runs(20)
-    sticky, exact = Sticky(), Sticky()
+    sticky, exact = Sticky(Settings()), Sticky(Settings())
     for part in told(labels).split(50):
         answer, expected = after(sticky, part.to(dtype)), after(exact, part)
     assert answer.dtype == dtype
@@ -317,7 +317,7 @@ def test_answers_keep_their_type(dtype):
 
 
 def test_nothing_changes_before_it_is_committed():
-    sticky = Sticky()
+    sticky = Sticky(Settings())
     after(sticky, told(runs(4)), ["a", "b"] * 30)
     before, logits = sticky.remembered(), told(runs(4, seed=1))
     first = sticky.answer(logits, ["a", "c"] * 30)[0]
@@ -327,7 +327,7 @@ def test_nothing_changes_before_it_is_committed():
 
 @pytest.mark.parametrize("mode", ["smooth", "causal"])
 def test_what_is_remembered_goes_on_bit_for_bit(mode):
-    sticky, other = Sticky(mode), Sticky(mode)
+    sticky, other = Sticky(Settings(filter=mode)), Sticky(Settings(filter=mode))
     for seed in range(3):
         after(sticky, told(runs(4, seed=seed)), ["a", 7] * 30)
     memory = saved_and_loaded(sticky.remembered())

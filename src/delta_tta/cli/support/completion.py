@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import get_args
 
@@ -14,7 +13,7 @@ from ...experiments.experiment import GROUPS, SCENARIOS
 from ...experiments.place import Kind
 from ...models.load import EMBEDDED, known_models
 from ...paper import BENCHMARKS, EXHIBITS
-from ...settings import PRESETS, Settings
+from ...settings import PRESETS, known_settings
 
 Offered = list[tuple[str, str]]
 """Completions, each with a line about it for the shells that show one."""
@@ -73,7 +72,7 @@ def exhibit() -> Offered:
 
 def setting() -> list[str]:
     """Offer the names of settings."""
-    return [f"{field.name}=" for field in dataclasses.fields(Settings)]
+    return [f"{name}=" for name in known_settings()]
 
 
 def among(names: Iterable[str]) -> Callable[[], list[str]]:

@@ -1,12 +1,12 @@
-"""The limits that a user may set for the guard; `monitor.py` is the guard at work."""
+"""The limits that a user may set for the guard; `guard/monitor.py` is the guard at work."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import SettingError
-from ..removed import refuse_removed
+from .errors import SettingError
+from .removed import refuse_removed
 
 
 @dataclass(frozen=True)
