@@ -14,7 +14,7 @@ from .distributed import Ranks
 from .engine.compiling import unwrapped
 from .errors import ModelError, SettingError
 from .recipe import parse, require_used
-from .settings import OURS, make_settings
+from .settings import RECOMMENDED_DEFAULTS, make_settings
 from .typed import spelled
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def adapt(
         if given.get("sync") is False:
             raise SettingError("Expected `sync` not to be False together with a `process_group`.")
         given["sync"] = True
-    chosen = make_settings(preset, given, recipe.classes, OURS if method is None else None)
+    chosen = make_settings(preset, given, recipe.classes, RECOMMENDED_DEFAULTS if method is None else None)
     require_used(recipe, given)
     ranks = None
     if chosen.sync:

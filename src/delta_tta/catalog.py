@@ -37,7 +37,7 @@ def methods() -> dict[str, Description]:
         >>> import delta_tta
         >>> for name, line in delta_tta.methods().items():
         ...     print(f"{name:8} {line}")  # doctest: +ELLIPSIS
-        source   the model as it is, nothing adapts
+        source   the model without adaptation
         ...
         >>> delta_tta.methods()["+dot"].settings
         ('lam', 'dot')

@@ -24,7 +24,7 @@ _IMAGENET: Mapping[str, Any] = {
     "reduction": "selected",
 }
 
-OURS: Mapping[str, Any] = MappingProxyType({"update": "auto", "guard": "on", "estimate": True})
+RECOMMENDED_DEFAULTS: Mapping[str, Any] = MappingProxyType({"update": "auto", "guard": "on", "estimate": True})
 """The defaults of methods with anchored statistics; every other method behaves as its paper says."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(

@@ -142,7 +142,7 @@ def parse(method: str) -> Recipe:
         if [name for name in names if name not in filters]:
             instead = "+".join([EXAMPLE, *(part for part in parts if part != first), first])
             hint = f"To correct the answers of an adapted model write {instead!r}." if COMPONENTS[first].part else ""
-            raise MethodError(f"{method!r} makes no sense: {first!r} takes the model as it is, without parts. {hint}")
+            raise MethodError(f"{method!r} makes no sense: {first!r} takes no parts. {hint}")
         return Recipe(SOURCE, postprocess=first, filter=filters[0] if filters else None)
 
     def chosen(kind: str) -> list[str]:

@@ -12,8 +12,8 @@ from .errors import SettingError, nearest
 from .guard_limits import Guard
 from .options import as_declared
 from .options import require as _require
-from .presets import OURS as OURS
 from .presets import PRESETS as PRESETS
+from .presets import RECOMMENDED_DEFAULTS as RECOMMENDED_DEFAULTS
 from .presets import on_cifar as on_cifar
 from .registry import SETTINGS, declared_by, options_of
 from .removed import refuse_removed
@@ -36,7 +36,7 @@ class Settings(SettingsAttributes):
 
     The fields are what every method has. The components of a method declare the rest, as `Options` beside their code;
     `settings.options(Options)` returns these, and each is an attribute as well: `settings.lr`. The defaults are the
-    paper's for ImageNet-C, the cautious ones. `OURS` says where methods with anchored statistics differ.
+    paper's for ImageNet-C, the cautious ones; methods with anchored statistics have `RECOMMENDED_DEFAULTS`.
 
     Attributes:
         update: "every" batch; "slow": answer at once, learn from each `length` samples when they are full;
@@ -220,4 +220,8 @@ def settings_of(component: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*component.uses, *declared_by(component))))
 
 
-__getattr__ = renamed(__name__, gone={"PAPER": "`Settings()` has the paper's; `OURS` says where others differ"})
+__getattr__ = renamed(
+    __name__,
+    {"OURS": "delta_tta.settings:RECOMMENDED_DEFAULTS"},
+    gone={"PAPER": "`Settings()` has the paper's; `RECOMMENDED_DEFAULTS` says where others differ"},
+)

@@ -75,7 +75,7 @@ def test_meaning(method, recipe):
         ("memo+sticky+sticky", "twice"),
         ("roid+prior-correction", "does what 'prior-correction' does already"),
         ("tent+lame+prior-correction", "corrects the answer twice"),
-        ("lame+dot+sticky", "without parts"),
+        ("lame+dot+sticky", "takes no parts"),
         ("tent+delta-b", "write 'anchored+dot'"),
         ("tema+tema", "twice"),
         (7, "string"),

@@ -142,7 +142,11 @@ BROKEN = {
         refused_option(*one) for one in (("compare", "--defaults"), ("tune", "--paper"))
     ],
     "`delta_tta.settings.PAPER`": lambda: refused(
-        lambda: delta_tta.settings.PAPER, AttributeError, "delta_tta.settings.PAPER is gone", "`Settings()`", "`OURS`"
+        lambda: delta_tta.settings.PAPER,
+        AttributeError,
+        "delta_tta.settings.PAPER is gone",
+        "`Settings()`",
+        "`RECOMMENDED_DEFAULTS`",
     ),
     "states of formats 1 to 5": old_states,
     "`demo --picture` and `compare --picture` in any format matplotlib knows": pictures,

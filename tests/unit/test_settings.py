@@ -13,7 +13,7 @@ from delta_tta.options import OptimizerOptions
 from delta_tta.recipe import used_settings
 from delta_tta.registry import COMPONENTS, SETTINGS
 from delta_tta.reweighting import Reweighting
-from delta_tta.settings import COMMON, OURS, make_settings, settings_of, used_by
+from delta_tta.settings import COMMON, RECOMMENDED_DEFAULTS, make_settings, settings_of, used_by
 from nets import conv_net, group_norm
 
 
@@ -44,7 +44,11 @@ def test_a_method_of_a_paper_behaves_as_its_paper_says(preset):
 def test_anchored_methods_have_our_defaults():
     for method in ("anchored", "tent+anchored", "tent+anchored+dot+sticky", None):
         s = delta_tta.adapt(conv_net(), method).settings
-        assert {name: getattr(s, name) for name in OURS} == {"update": "auto", "guard": "on", "estimate": True}
+        assert {name: getattr(s, name) for name in RECOMMENDED_DEFAULTS} == {
+            "update": "auto",
+            "guard": "on",
+            "estimate": True,
+        }
         assert dataclasses.replace(s, update="every", guard="off", estimate=False) == Settings()
     s = delta_tta.adapt(conv_net(group_norm)).settings
     assert (s.update, s.guard) == ("auto", "on")

@@ -108,7 +108,7 @@ def export(
     """Write a model and its method for `EdgeModel`, which adapts without torch.
 
     Args:
-        model: any classifier that `delta_tta.adapt` takes; it stays as it is.
+        model: any classifier that `delta_tta.adapt` takes; it is not changed.
         example: images as the model takes them, (B, C, H, W). Their shape, but for B, is the graph's.
         path: the .onnx file to write.
         method: with anchored or source statistics and without a loss; None takes the recommended one.

@@ -60,7 +60,9 @@ class Lab:
         if corruption == CLEAN:
             return self.clean(place)
         if place.data in ("imagenet-r", "video"):
-            raise SettingError(f"The data {place.data!r} comes as it is: expected the corruption '{CLEAN}'.")
+            raise SettingError(
+                f"The data {place.data!r} has no corruptions to choose: expected the corruption '{CLEAN}'."
+            )
         return data.Corrupted(self.clean(place), corruption, severity)
 
     def model(self, place: Place) -> models.NamedModel:

@@ -69,7 +69,7 @@ class Store:
         tables = self._one("SELECT count(*) FROM sqlite_master")  # also fails on what is no database
         if self._one("PRAGMA application_id") != APPLICATION:
             if tables or not writable:
-                raise DataError(f"{self.path} is a database of something else; it was left as it is.")
+                raise DataError(f"{self.path} is a database of something else; it was not changed.")
             with self._transaction():
                 if self._one("PRAGMA application_id") != APPLICATION:  # another run may have been quicker
                     for statement in filter(str.strip, TABLES.split(";")):
@@ -83,7 +83,7 @@ class Store:
             raise DataError(f"{self.path} has schema {version}, but this version of delta-tta reads {SCHEMA}.")
         fault = self._one("PRAGMA quick_check(1)")
         if fault != "ok":
-            raise DataError(f"{self.path} is damaged ({fault}); it was left as it is.")
+            raise DataError(f"{self.path} is damaged ({fault}); it was not changed.")
         self._base.execute("PRAGMA synchronous = FULL")
 
     def _share(self) -> None:
@@ -199,7 +199,7 @@ def _sqlite_errors(path: Path) -> Iterator[None]:
     except (sqlite3.OperationalError, sqlite3.IntegrityError) as error:
         raise OSError(f"{path} cannot be used: {error}.") from None
     except sqlite3.DatabaseError as error:
-        raise DataError(f"{path} is damaged or no store of results ({error}); it was left as it is.") from None
+        raise DataError(f"{path} is damaged or no store of results ({error}); it was not changed.") from None
 
 
 def _make_folder(path: Path) -> None:
@@ -231,7 +231,7 @@ def _refuse_foreign(path: Path) -> None:
         with path.open("rb") as file:
             head = file.read(100)
     if head and not (head.startswith(b"SQLite format 3\0") and head[68:72] == APPLICATION.to_bytes(4, "big")):
-        raise DataError(f"{path} is damaged or no store of results; it was left as it is.")
+        raise DataError(f"{path} is damaged or no store of results; it was not changed.")
 
 
 def _me() -> tuple[str, int, int]:

@@ -108,7 +108,7 @@ class Deyo(Objective):
 
 
 def shuffle_patches(x: Tensor, patches: int, orders: Generator) -> Tensor:
-    """Return images (B, C, H, W) of which each is cut into patches × patches, in an order of its own.
+    """Return images (B, C, H, W) of which each is cut into patches × patches, each image in another order.
 
     Images whose sides are not multiples of `patches` are made smaller for it, and large again after it.
     """

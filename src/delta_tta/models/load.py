@@ -130,7 +130,7 @@ def _embedded(name: str, weights: str | Path | None) -> NamedModel:
     architecture, _, data = name.rpartition("-")
     model = ARCHITECTURES[architecture](classes=100 if data == "cifar100" else 10)
     if weights is not None:
-        raise ModelError(f"{name!r} has weights of its own; write {architecture!r} to load others.")
+        raise ModelError(f"{name!r} comes with its weights; write {architecture!r} to load others.")
     with resources.as_file(resources.files("delta_tta").joinpath(f"assets/{name}.safetensors")) as path:
         card = load_weights(model, path)
     scale = Normalisation(numbers(card["mean"]), numbers(card["std"]), "the network's card")  # type: ignore[arg-type]

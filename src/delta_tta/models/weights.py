@@ -114,7 +114,7 @@ def mark(model: nn.Module, card: Mapping[str, str], path: str | Path) -> None:
 def fill(model: nn.Module, weights: Mapping[str, Tensor], source: str | Path, new_head: bool = False) -> list[str]:
     """Load weights into a model, all of them or an error; `source` names them in it.
 
-    With `new_head` one layer, the last, may have another number of outputs: it stays as it is, and the names of its
+    With `new_head` one layer, the last, may have another number of outputs: it is not loaded, and the names of its
     weights are returned.
     """
     own = model.state_dict()

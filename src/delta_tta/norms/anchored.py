@@ -21,7 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ..options import AlphaOptions
 from ..registry import component
 from ..rules.shares import OWN, SHARES
-from ..settings import OURS, Settings
+from ..settings import RECOMMENDED_DEFAULTS, Settings
 from .base import Used
 from .layers import MovingAverage, Phase, Tail, batch_norm
 from .statistics import Observation
@@ -89,7 +89,7 @@ class Anchored(MovingAverage):
     Options = AlphaOptions
     has_shares = on_edge = True
     fuses = through_batch = True
-    defaults: ClassVar[Mapping[str, Any]] = OURS
+    defaults: ClassVar[Mapping[str, Any]] = RECOMMENDED_DEFAULTS
 
     def __init__(self, source: _BatchNorm, tail: Tail | None, settings: Settings, phase: Phase) -> None:
         super().__init__(source, tail, settings, phase)

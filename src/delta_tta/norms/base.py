@@ -65,7 +65,7 @@ _RUNS = {"frozen": "frozen", "observing": "observe", "replaying": "replay", "sou
 """The method that runs in each phase."""
 
 
-@component("source", "statistics", "the model as it is, nothing adapts", alone=True)
+@component("source", "statistics", "the model without adaptation", alone=True)
 class SourceStatistics(Capabilities):
     """Never built: with the source's statistics no layer is replaced."""
 

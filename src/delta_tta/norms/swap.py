@@ -21,7 +21,7 @@ _TAILS: dict[type, Tail | None] = {_BatchNorm: None, nn.SyncBatchNorm: None}
 def register_norm(kind: type[nn.Module], tail: Tail | None = None) -> None:
     """Teach delta-tta a norm layer that it does not know.
 
-    A BatchNorm subclass with a forward of its own is replaced like other batch norms. A layer of any other class stays,
+    A BatchNorm subclass that overrides forward is replaced like other batch norms. A layer of any other class stays,
     and its own parameters train in models without batch norm.
 
     Args:
@@ -60,7 +60,7 @@ def _tail_of(name: str, layer: _BatchNorm) -> Tail | None:
         if "forward" in vars(kind):
             break
     raise ModelError(
-        f"Layer {name!r} is a {type(layer).__name__}, a BatchNorm with a forward of its own that delta-tta does not "
+        f"Layer {name!r} is a {type(layer).__name__}, a BatchNorm that overrides forward and that delta-tta does not "
         "know. Say what it does after normalising: delta_tta.register_norm(TheClass, lambda layer, y: ...)."
     )
 

@@ -188,7 +188,7 @@ def _printed(spec: TableSpec, data: str, row: str, column: ColumnSpec) -> tuple[
 
 
 def _beside(spec: TableSpec, data: str, benchmark: Benchmark) -> str:
-    """Say of what data the paper's numbers are, where it is not what ours are of."""
+    """Say of what data the paper's numbers are, where it is other data than here."""
     if spec.id not in paper.tables() or spec.id == "table-1" or not any(c.paper for c in spec.columns_on(benchmark)):
         return ""
     if benchmark.name == data.lower():

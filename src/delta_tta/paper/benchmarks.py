@@ -27,7 +27,7 @@ class Benchmark:
 
     Attributes:
         name: as in `--on`.
-        stands_for: the data set of the paper whose numbers stand beside ours.
+        stands_for: the data set of the paper whose numbers stand beside the results.
         place: images and model.
         batch: B of most experiments; `study` that of the studies of batch size and severity.
         study: see above.

@@ -21,7 +21,7 @@ KINDS: Mapping[str, Kind] = {
 """What lies at --data."""
 WEIGHTS = {
     "cifar100-c": "RobustBench (https://robustbench.github.io) publishes AugMix's as Hendrycks2020AugMix_ResNeXt, for "
-    "CIFAR-100 under corruptions; `--on cifar100` has weights of its own.",
+    "CIFAR-100 under corruptions; `--on cifar100` has its weights.",
     "ytbb-sub": "Give a ResNet-18 of torchvision's, trained on its 21 classes, as .safetensors or a torch checkpoint; "
     "`delta-tta train` makes one.",
 }

@@ -12,11 +12,11 @@ of a few values of both, and the answer is their mean, weighed by how well each 
 exp(Σ log Z), against exp(DOUBT) for leaving the answers as they are. On a shuffled stream
 that remains, and nothing changes.
 
-All samples of a batch are answered together, so each may learn from those behind it, too: `filter="smooth"` adds the
+All samples of a batch are answered together, so each may use those behind it: `filter="smooth"` adds the
 backward pass within the batch. `filter="causal"` uses only what came before.
 
 Filtering a classifier's outputs by a hidden Markov model is old; relatives at test time are LAME (Boudiaf et al. 2022)
-and UniTTA's COFA (Du et al. 2024). Ours: s, T and whether to filter at all come from the likelihood of the stream.
+and UniTTA's COFA (Du et al. 2024). New here: s, T and whether to filter at all come from the likelihood of the stream.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ def latex(table: Table) -> str:
         if number and len(lines) > 1:
             body.append(r"\addlinespace")  # or one could not see which lines belong together
         body += lines
-    grey = "Grey: the paper's numbers; raised: ours minus theirs." if any(map(_compared, table.rows)) else ""
+    grey = "Grey: the paper's numbers; raised: the difference from them." if any(map(_compared, table.rows)) else ""
     star = missing(table)
     below = " ".join(part for part in (f"$^{{*}}$ {_tex(star)}." if star else "", grey, _tex(table.note)) if part)
     return "\n".join(

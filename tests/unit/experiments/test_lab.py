@@ -206,7 +206,7 @@ def test_what_cannot_be_is_said_before_anything_runs(root, lab):
         lab.key(cell(official))
     (root / "films.csv").write_text("path,label,video,time\n")
     for kind in ("imagenet-r", "video"):
-        with pytest.raises(SettingError, match="comes as it is: expected the corruption 'none'"):
+        with pytest.raises(SettingError, match="has no corruptions to choose: expected the corruption 'none'"):
             lab.key(cell(Place(kind, str(root / "films.csv"), where.model)))
 
 

@@ -181,7 +181,7 @@ def test_a_database_of_something_else_is_left_as_it_is(path):
         base.execute("CREATE TABLE cells (key TEXT)")
         base.commit()
     before = files(path.parent)
-    with pytest.raises(DataError, match="no store of results; it was left as it is"):
+    with pytest.raises(DataError, match="no store of results; it was not changed"):
         Store(path)
     assert files(path.parent) == before
 

@@ -256,7 +256,7 @@ def test_moving_to_half_precision_and_back_costs_no_digits():
     assert not net[1]._forward_pre_hooks
 
 
-@pytest.mark.parametrize(("method", "says"), [("tent+dot", "entropy"), ("source+sticky", "nothing adapts")])
+@pytest.mark.parametrize(("method", "says"), [("tent+dot", "entropy"), ("source+sticky", "without adaptation")])
 def test_the_adapter_does_not_speak_of_statistics_that_are_not_there(method, says):
     words = delta_tta.adapt(conv_net(group_norm), method).extra_repr()
     assert says in words
