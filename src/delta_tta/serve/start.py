@@ -15,6 +15,7 @@ from .. import models
 from ..adapt import adapt, recommended
 from ..adapter import Adapter
 from ..errors import SettingError
+from ..presets import RECOMMENDED_DEFAULTS
 from ..recipe import parse
 from .inputs import Wanted
 from .service import Options, Service
@@ -66,15 +67,18 @@ def default_method(model: nn.Module) -> str:
     return str(replace(parse(recommended(model)), postprocess=None))
 
 
+def make_adapter(model: nn.Module, chosen: Model) -> Adapter:
+    """Adapt a copy of the model."""
+    method, settings = chosen.method, chosen.settings
+    if method is None:
+        method, settings = default_method(model), {**RECOMMENDED_DEFAULTS, **settings}
+    return adapt(copy.deepcopy(model).to(chosen.device), method, chosen.preset, **settings)
+
+
 def make_service(chosen: Model, options: Options) -> Callable[[], Service]:
     """Load the model, and return what makes its service inside an event loop."""
     named = models.load(chosen.model, chosen.weights, chosen.classes, chosen.mean, chosen.std)
     shape = chosen.shape or (3, named.size, named.size)
     scale = named.normalisation if len(shape) == 3 and shape[0] == 3 else None
     name = name_of(chosen)
-    method = chosen.method or default_method(named.model)
-
-    def adapted() -> Adapter:
-        return adapt(copy.deepcopy(named.model).to(chosen.device), method, chosen.preset, **chosen.settings)
-
-    return lambda: Service(name, adapted, Wanted(shape, scale, chosen.most), options)
+    return lambda: Service(name, lambda: make_adapter(named.model, chosen), Wanted(shape, scale, chosen.most), options)
