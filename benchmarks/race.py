@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -118,12 +119,17 @@ def picture(points: dict[str, dict[str, tuple[float, float]]], path: Path) -> No
     for axis, (label, own) in zip(figure.subplots(1, len(points)), points.items(), strict=True):
         best = front(own)
         axis.plot([own[m][0] for m in best], [own[m][1] for m in best], color="0.7", zorder=0)
-        for number, (name, (cost, value)) in enumerate(sorted(own.items(), key=lambda item: item[1][0])):
-            shown = "adapt(model)" if name == RECOMMENDED else name
+        low, high = min(value for _, value in own.values()), max(value for _, value in own.values())
+        labelled: list[tuple[float, float]] = []
+        for name in sorted(own, key=lambda name: (name not in SHOWN, name not in best)):
+            cost, value = own[name]
             axis.scatter(cost, value, s=18, color="C3" if name == RECOMMENDED else "C0" if name in best else "0.5")
-            if name in best or name in SHOWN:
-                below = number % 2 * 11
-                axis.annotate(shown, (cost, value), textcoords="offset points", xytext=(4, 3 - below), fontsize=8)
+            place = math.log(cost) / 2, (value - low) / (high - low)
+            near = any(abs(place[0] - x) < 0.16 and abs(place[1] - y) < 0.03 for x, y in labelled)
+            if (name in best or name in SHOWN) and not near:
+                labelled.append(place)
+                shown = "adapt(model)" if name == RECOMMENDED else name
+                axis.annotate(shown, (cost, value), textcoords="offset points", xytext=(4, 3), fontsize=8)
         axis.set(title=label, xlabel="time of a batch / plain eval", xscale="log", xticks=(1, 1.5, 2, 3, 4, 6))
         axis.xaxis.set_major_formatter("{x:g}")
         axis.xaxis.set_minor_formatter("")
