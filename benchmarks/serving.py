@@ -124,8 +124,8 @@ def main() -> None:
         plain = services["source"].once()
         pause = args.pause * min(timed(plain) for _ in range(9))
         variants = {name: service.once() for name, service in services.items()}
-        for run in variants.values():  # at the start of a stream `anchored` compares its candidates at every batch
-            for _ in range(args.warm):
+        for _ in range(args.warm):  # at the start of a stream `anchored` compares its candidates at every batch
+            for run in variants.values():
                 run()
         latency = {name: [] for name in names}
         end = time.monotonic() + args.seconds
