@@ -54,14 +54,14 @@ def filtered(batches: Sequence[tuple[Tensor, Array | None]], start: str) -> list
         return original(own, places, samples if uniform == classes else uniform)
 
     found, one = [], Sticky(Settings(filter="smooth"))
-    MeanAnswers.at = at  # type: ignore[method-assign]
+    MeanAnswers.at = at  # type: ignore[method-assign]  # with another start, for this run
     try:
         for logits, sharpness in batches:
             answer, state = one.answer(logits, None, sharpness)
             one.commit(state)
             found.append(answer)
     finally:
-        MeanAnswers.at = original  # type: ignore[method-assign]
+        MeanAnswers.at = original  # type: ignore[method-assign]  # as before
     return found
 
 

@@ -44,7 +44,7 @@ class Counted:
             self.numbers += sum(t.numel() for t in tensors if t is not None)
             return add(ranks, tensors)
 
-        Ranks.gather, Ranks.add = counted_gather, counted_add  # type: ignore[method-assign, assignment]
+        Ranks.gather, Ranks.add = counted_gather, counted_add  # type: ignore[method-assign, assignment]  # to count
 
 
 def work(rank: int, ranks: int, rounds: int, port: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 __version__ = "0.2.0"
 
 try:
-    import torch as _torch  # noqa: F401
+    import torch as _torch  # noqa: F401  (only to see whether it is there)
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
