@@ -21,6 +21,7 @@ import torch
 
 from ..errors import DeltaError
 from ..metrics import Metrics
+from .allocator import keep_freed_memory
 from .cell import Cell
 from .evaluate import Result
 from .lab import Lab
@@ -221,6 +222,7 @@ class _Worker:
 def _work(pipe: Connection, cache: Path, threads: int, number: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the master decides
     torch.set_num_threads(threads)
+    keep_freed_memory()
     if torch.cuda.is_available():
         torch.cuda.set_device(number % torch.cuda.device_count())
     lab = Lab(cache)

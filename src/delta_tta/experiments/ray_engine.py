@@ -20,6 +20,7 @@ from ..data.derived import Corrupted, in_memory
 from ..data.sets import ArraySet, ImageSet
 from ..errors import SettingError, install
 from ..streams import DomainStream, Stream
+from .allocator import keep_freed_memory
 from .cell import CLEAN, Cell
 from .lab import Lab, needs_source, run_cell
 from .local_engine import Event, Prepare, Task, failure
@@ -179,6 +180,7 @@ def _perform(
     import ray
 
     torch.set_num_threads(threads)
+    keep_freed_memory()
     try:
         named: models.NamedModel = _fetched(model[0])
         images = [ray.get(one) for one in sets]

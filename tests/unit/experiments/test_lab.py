@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 
 from delta_tta import data, models
 from delta_tta.errors import DataError, InputError, SettingError
@@ -97,6 +98,13 @@ def test_a_result_carries_its_identity(root, lab):
     assert lab.identity(cell(place(root), "eta"))["source images"] is None
 
 
+def loaded(model):
+    """The model in the memory layout in which the laboratory runs it."""
+    named = models.load(model)
+    named.model.to(memory_format=torch.channels_last)
+    return named
+
+
 @pytest.mark.parametrize("order", ["continual", "mixed"])
 def test_several_corruptions_are_the_stream_over_domains(root, lab, order):
     where, names = place(root), ("contrast", "fog", "none")
@@ -106,7 +114,7 @@ def test_several_corruptions_are_the_stream_over_domains(root, lab, order):
     within = stream(clean.labels, "IS+CB")
     over = (continual if order == "continual" else mixed)(within, names)
     by_hand = evaluate(
-        models.load(where.model), "tent+delta", data.Concat(sets), over, batch_size=10, preset="cifar10-c", lr=0.02
+        loaded(where.model), "tent+delta", data.Concat(sets), over, batch_size=10, preset="cifar10-c", lr=0.02
     )
     ours = lab.run(one)
     assert same_result(ours, by_hand)
@@ -120,9 +128,7 @@ def test_one_cell_is_evaluate_and_leaves_the_model_for_the_next(root, lab):
     one = cell(where, "tent+delta", scenario="DS+CI (rho=0.5, pi=0.1)", settings=(("lr", 0.05),))
     images = data.Corrupted(data.Subset(data.cifar(where.path), 40), "contrast", 5)
     order = stream(images.labels, "DS+CI", rho=0.5, pi=0.1)
-    by_hand = evaluate(
-        models.load(where.model), "tent+delta", images, order, batch_size=10, preset="cifar10-c", lr=0.05
-    )
+    by_hand = evaluate(loaded(where.model), "tent+delta", images, order, batch_size=10, preset="cifar10-c", lr=0.05)
     for _ in range(2):
         ours = lab.run(one)
         assert same_result(ours, by_hand)
@@ -136,7 +142,7 @@ def test_eata_gets_images_of_the_source(root, lab):
     clean = data.cifar(where.path)
     noisy = data.Corrupted(clean, "contrast", 5)
     order = stream(clean.labels, "IS+CB")
-    by_hand = evaluate(models.load(where.model), "eata", noisy, order, batch_size=10, preset="cifar10-c", source=clean)
+    by_hand = evaluate(loaded(where.model), "eata", noisy, order, batch_size=10, preset="cifar10-c", source=clean)
     assert same_trace(ours.trace, by_hand.trace)
 
 
