@@ -44,8 +44,9 @@ def tempered(log_p: Array, temperatures: Array = TEMPERATURES) -> Array:
         <BLANKLINE>
                [[0.67, 0.33]]], dtype=float32)
     """
-    scaled = log_p[None] / temperatures[:, None, None]
-    p: Array = np.exp(scaled - scaled.max(2, keepdims=True))
+    below = log_p - log_p.max(1, keepdims=True)
+    p: Array = below / temperatures[:, None, None]
+    np.exp(p, out=p)
     p /= p.sum(2, keepdims=True)
     return p
 
@@ -94,7 +95,8 @@ def _mean_over_grid(evidence: Array) -> float:
 
 def likelihood(p: Array, q: Array) -> Array:
     """Return p / q."""
-    return np.divide(p, np.maximum(q, TINY), dtype=np.float32)
+    at_least = np.maximum(q, TINY)
+    return np.divide(p, at_least, out=at_least if at_least.shape == p.shape else None, dtype=np.float32)
 
 
 def forward_filters(ratio: Array, q: Array, belief: Array) -> tuple[Array, Array]:

@@ -158,7 +158,8 @@ def run_cell(
     if torch.cuda.is_available():
         named.model.to("cuda")
     else:  # all development networks are faster in this layout, the largest three times as fast
-        named.model.to("cpu").to(memory_format=torch.channels_last)
+        # torch does not type memory_format
+        named.model.to("cpu").to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     result = evaluate(
         named,
         cell.method,

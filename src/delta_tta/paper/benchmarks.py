@@ -134,7 +134,7 @@ class Benchmark:
 
 def demo(given: UserInputs) -> Benchmark:
     """The embedded images."""
-    model, weights, name = cifar_model(given, "resnet20-cifar10")
+    model, weights, name = cifar_model(given, "resnet20-cifar10", "our ResNet-20")
     return Benchmark(
         "demo",
         "CIFAR100-C",
@@ -155,7 +155,7 @@ def demo(given: UserInputs) -> Benchmark:
 
 def cifar100(given: UserInputs) -> Benchmark:
     """Clean CIFAR-100, corrupted on the fly."""
-    model, weights, name = cifar_model(given, "resnet20-cifar100")
+    model, weights, name = cifar_model(given, "efficientnet-lite0-cifar100", "our EfficientNet-Lite0")
     return Benchmark(
         "cifar100",
         "CIFAR100-C",

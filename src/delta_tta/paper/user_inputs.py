@@ -37,10 +37,10 @@ class UserInputs:
     clean: Path | None = None
 
 
-def cifar_model(given: UserInputs, embedded: str) -> tuple[str, str | None, str]:
+def cifar_model(given: UserInputs, embedded: str, called: str) -> tuple[str, str | None, str]:
     """Return model, weights and what to call them: the embedded network, or the one a file of weights is for."""
     if given.weights is None:
-        return embedded, None, "our ResNet-20"
+        return embedded, None, called
     model = architecture_of(given.weights)
     return model, str(given.weights), f"{model} ({given.weights.name})"
 

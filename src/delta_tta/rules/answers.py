@@ -55,11 +55,15 @@ class MeanAnswers:
         at = np.zeros(p.shape[-2], np.float32) if sharpness is None else np.nan_to_num(sharpness) / np.float32(WIDTH)
         sums = np.zeros((*p.shape[:-2], LEVELS, p.shape[-1]), np.float32)
         counts = np.zeros(LEVELS, np.float32)
-        for levels, shares in _next_to(at):
-            for level in np.unique(levels):
-                rows = np.flatnonzero(levels == level)
-                sums[..., level, :] += (shares[rows, None] * p[..., rows, :]).sum(-2)
-                counts[level] += shares[rows].sum()
+        (low, _), (high, shares) = _next_to(at)
+        for level in np.unique(low):
+            rows = np.flatnonzero(low == level)
+            own, share = (p if len(rows) == len(low) else p[..., rows, :]), shares[rows]
+            upper = (share[:, None] * own).sum(-2)
+            sums[..., level, :] += own.sum(-2) - upper
+            sums[..., high[rows[0]], :] += upper
+            counts[level] += (1 - share).sum()
+            counts[high[rows[0]]] += share.sum()
         if self.samples:
             sums += np.float32(keep) * self.sums
         return MeanAnswers(sums, np.float32(keep) * self.counts + counts), at
@@ -80,7 +84,9 @@ class MeanAnswers:
         (low, one), (high, other) = _next_to(places)
         found: Array = levels[..., low, :]
         found *= one[:, None]
-        found += levels[..., high, :] * other[:, None]
+        above = levels[..., high, :]
+        above *= other[:, None]
+        found += above
         return found
 
 
