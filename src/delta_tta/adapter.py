@@ -16,12 +16,12 @@ from .engine.accuracy import AccuracyEstimator
 from .engine.fisher import show_source
 from .engine.inputs import checked, stream_names
 from .engine.model import AdaptedModel
+from .engine.model_checks import check_bakes
 from .engine.schedules import Worker, schedule_of
 from .engine.stateful import Stateful
 from .engine.step import Updater
-from .errors import InputError, StateError
+from .errors import StateError
 from .guard.monitor import hooks_of
-from .norms.batch import PriorOptions
 from .postprocess.base import Filter
 from .postprocess.filters import filtered
 from .recipe import Recipe
@@ -57,17 +57,13 @@ class Adapter(Stateful):
         self.settings = settings
         with torch.inference_mode(False):
             adapted = AdaptedModel(model, recipe, settings, ranks, wrapper)
-            try:
+            with contextlib.ExitStack() as undo:
+                undo.callback(adapted.unload, keep=False)
                 kind = Updater if recipe.standalone is None else COMPONENTS[recipe.standalone].build
                 self._updater: Updater = kind(adapted, recipe, settings)
-                try:
-                    show_source(self._updater, str(recipe), source)
-                except BaseException:
-                    self._updater.close()
-                    raise
-            except BaseException:
-                adapted.unload(keep=False)
-                raise
+                undo.callback(self._updater.close)
+                show_source(self._updater, str(recipe), source)
+                undo.pop_all()
         self._schedule = schedule_of(self._updater, settings)
         self._hooks = self._updater.hooks = hooks_of(recipe, settings, self._updater, self._schedule)
         self._filter: Filter | None = None if recipe.filter is None else COMPONENTS[recipe.filter].build(settings)
@@ -155,7 +151,7 @@ class Adapter(Stateful):
             self._worker.wait()
 
     def reset(self) -> None:
-        """Forget everything learnt: the source model again, bit for bit."""
+        """Return to the source model, bit for bit."""
         with self._turn():
             try:
                 self._worker.wait()
@@ -176,17 +172,8 @@ class Adapter(Stateful):
                 a model and stays behind.
         """
         with self._turn():
-            if keep and self.settings.options(PriorOptions).prior > 0:
-                raise StateError(
-                    "A plain BatchNorm cannot mix source and batch statistics as prior > 0 does; "
-                    "unload() without keep, or adapt with 'tema'."
-                )
-            outside = next((one.name for one in self.recipe.components if not one.build.bakes), None)
-            if keep and outside is not None:
-                raise StateError(
-                    f"What '{outside}' does to the answers is no part of the model, so a plain model cannot hold it; "
-                    "unload() without keep, or leave it out of the method."
-                )
+            if keep:
+                check_bakes(self.recipe, self.settings)
             try:
                 self._worker.wait()
                 if keep:
@@ -267,12 +254,8 @@ class Adapter(Stateful):
         )
 
     def _streams(self, stream: Any, size: int) -> list[Hashable] | None:
-        """Return the stream of each sample, for the filter if there is one; None where all are of one."""
-        if self._filter is None or stream is None:
-            return None
-        if self.settings.sync:
-            raise InputError("Expected no `stream` with sync=True: the ranks' shares of a batch are filtered as one.")
-        return stream_names(stream, size)
+        """Return the stream of each sample, for the filter if there is one."""
+        return None if self._filter is None else stream_names(stream, size, self.settings.sync)
 
     def _restore_source(self) -> None:
         self._updater.reset()
@@ -281,7 +264,7 @@ class Adapter(Stateful):
             self._filter.reset()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Adapter:
-        """Move, with the model, the tensors that no module owns."""
+        """Move also the tensors that no module owns."""
         with self._turn():
             self._worker.wait()
             self._updater.adapted.move(fn, lambda: nn.Module._apply(self, fn, recurse))

@@ -46,8 +46,12 @@ def checked(images: Tensor, guarded: bool, sync: bool) -> tuple[Tensor, Skip | N
     return x.clone() if x.is_inference() else x, None
 
 
-def stream_names(stream: Any, size: int) -> list[Hashable]:
-    """Return the name of each sample's stream."""
+def stream_names(stream: Any, size: int, sync: bool) -> list[Hashable] | None:
+    """Return the name of each sample's stream; None where all are of one."""
+    if stream is None:
+        return None
+    if sync:
+        raise InputError("Expected no `stream` with sync=True: the ranks' shares of a batch are filtered as one.")
     if isinstance(stream, Tensor) and stream.dim():
         stream = stream.tolist()
     return names_of(stream, size)

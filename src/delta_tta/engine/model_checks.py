@@ -1,4 +1,4 @@
-"""Which models cannot be adapted, or not by a method; each error says what to do instead."""
+"""Which models cannot be adapted, or not by a method, or not be baked; each error says what to do instead."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from ..errors import MethodError, ModelError
+from ..errors import MethodError, ModelError, StateError
 from ..norms import NormSites
+from ..norms.batch import PriorOptions
 from ..recipe import EMPTY, SOURCE, Recipe
 from ..registry import COMPONENTS
+from ..settings import Settings
 
 
 def check_kind(model: nn.Module, recipe: Recipe) -> None:
@@ -70,6 +72,21 @@ def check_layers(model: nn.Module, recipe: Recipe, sites: NormSites, parameters:
         raise MethodError(
             f"'{recipe}' makes no sense: '{recipe.postprocess}' runs parts of a batch again, whose own statistics are "
             f"others. Write '{replace(recipe, statistics='tbr')}'."
+        )
+
+
+def check_bakes(recipe: Recipe, settings: Settings) -> None:
+    """Raise where no plain model can hold what the method does."""
+    if settings.options(PriorOptions).prior > 0:
+        raise StateError(
+            "A plain BatchNorm cannot mix source and batch statistics as prior > 0 does; "
+            "unload() without keep, or adapt with 'tema'."
+        )
+    outside = next((one.name for one in recipe.components if not one.build.bakes), None)
+    if outside is not None:
+        raise StateError(
+            f"What '{outside}' does to the answers is no part of the model, so a plain model cannot hold it; "
+            "unload() without keep, or leave it out of the method."
         )
 
 

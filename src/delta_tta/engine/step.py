@@ -28,7 +28,7 @@ from .model import AdaptedModel
 from .optimizer import make_optimizer, take_step
 
 Update = Callable[[], Outcome]
-"""Learns from a batch that was answered; until it is called, nothing has changed."""
+"""Learns from a batch that was answered; before, nothing has changed."""
 
 
 class Updater(Forward, Capabilities):
@@ -89,14 +89,13 @@ class Updater(Forward, Capabilities):
         return bool(self.adapted.norms) or (self.postprocess is not None and self.postprocess.compares)
 
     def source_at_hand(self, x: Tensor) -> Tensor | None:
-        """Return the source's logits of the batch just answered, if the comparison of shares has them."""
+        """Return the source's logits of the batch just answered, if a comparison of shares has them."""
         if self.shares is None or self.objective is not None:  # a trained γ and β are not the source's
             return None
-        found, self.shares.of_source = self.shares.of_source, None
-        return found if found is not None and len(found) == len(x) else None
+        return self.shares.source_of(x)
 
     def frequencies(self) -> Tensor | None:
-        """Return a copy of DOT's z, (K,), if there is one."""
+        """Return DOT's z, (K,), if there is one."""
         return None if self.reweighting is None else self.reweighting.frequencies(self.reweighting_memory)
 
     @property
@@ -122,7 +121,7 @@ class Updater(Forward, Capabilities):
 
         Args:
             x: the batch.
-            later: the update runs after the caller has the answer; leave to it all that the answer does not need.
+            later: leave to the update all that the answer does not need.
         """
         ahead = self.labelled or self.looks_ahead
         if later and self.objective is None and self.shares is None and self.started and not ahead:
@@ -203,9 +202,7 @@ class Updater(Forward, Capabilities):
     def _learn_from(self, prediction: Prediction, again: Again) -> Outcome:
         """Algorithm 1 of the paper, lines 4 to 10, around any objective; without one, only statistics are learnt.
 
-        Args:
-            prediction: of the samples of all ranks.
-            again: runs the model, or the source, on the batch again.
+        `prediction` is of the samples of all ranks; `again` runs the model, or the source, on the batch again.
         """
         found = None
         gradients: list[Tensor | None] = []
@@ -248,7 +245,7 @@ class Updater(Forward, Capabilities):
         return own if self.ranks is None else self.ranks.add(own)
 
     def _commit(self, prediction: Prediction, gradients: list[Tensor | None], found: Loss | None) -> None:
-        """Everything that could fail has been computed: change the state."""
+        """Change the state: all that could fail is done."""
         with torch.no_grad():
             if self.optimizer is not None and gradients:
                 take_step(self.optimizer, list(self.adapted.parameters.values()), gradients)  # line 9

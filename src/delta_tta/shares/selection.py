@@ -75,6 +75,11 @@ class ShareSelector:
         self._next = now.after(met)
         return chosen
 
+    def source_of(self, x: Tensor) -> Tensor | None:
+        """Return the source's logits of the batch, once, if the candidates answered it last."""
+        found, self.of_source = self.of_source, None
+        return found if found is not None and len(found) == len(x) else None
+
     def again(self) -> None:
         """The chosen slot is about to run on the batch once more."""
         for layer in self._layers:
