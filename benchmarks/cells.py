@@ -79,8 +79,16 @@ def cell_options(words: str | None, samples: int) -> argparse.ArgumentParser:
 
 
 def chosen(found: Sequence[Network], names: Sequence[str] | None) -> list[Network]:
-    """Return the networks whose name holds one of these; None for all."""
-    return [one for one in found if names is None or any(name.lower() in one.name.lower() for name in names)]
+    """Return the networks of these names, or else whose name holds one of them; None for all."""
+    if names is None:
+        return list(found)
+    exact = {one.name.lower() for one in found}
+    asked = [name.lower() for name in names]
+    return [
+        one
+        for one in found
+        if any(name == one.name.lower() or (name not in exact and name in one.name.lower()) for name in asked)
+    ]
 
 
 def batch_norm_networks(given: argparse.Namespace) -> list[Network]:

@@ -63,17 +63,21 @@ def test_a_benchmark_prints_its_table(name, arguments, words, tmp_path):
 
 def test_the_proving_ground_compares_cell_by_cell(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(FOLDER)
-    import proving_ground
+    import proving_cases
+    import proving_tables
+    from cells import chosen
     from development import networks
 
     found, missing = networks(tmp_path)
     assert [network.name for network in found] == ["ResNet-20, CIFAR-10", "CCT, CIFAR-10"]
+    assert [one.name for one in chosen(found, ["resnet"])] == ["ResNet-20, CIFAR-10"]
+    assert chosen(found, ["cct, cifar-10", "no such"]) == found[1:]
     found, transformer = found[:1], found[1]
-    assert proving_ground.takes("tent+dot", transformer)
-    assert not proving_ground.takes("tent+delta", transformer)
+    assert proving_cases.takes("tent+dot", transformer)
+    assert not proving_cases.takes("tent+delta", transformer)
     assert len(missing) == 6
     assert all(why.endswith("is missing.") for why in missing)
-    asked = list(proving_ground.cases(found, proving_ground.SCALES["standard"], TYPES))
+    asked = list(proving_cases.cases(found, proving_cases.SCALES["standard"], TYPES))
     assert {case.batch_size for case in asked} == {1, 16, 64, 200}
     assert {case.stream.seed for case in asked} == {2020, 2021}
     assert {case.corruption for case in asked} == {*TYPES[:4], "none"}
@@ -87,11 +91,11 @@ def test_the_proving_ground_compares_cell_by_cell(monkeypatch, tmp_path):
         clean = cell.corruptions == ("none",)
         return result({"source": 0.5, "bn": 0.4 if clean else 0.6}[cell.method])
 
-    gains = proving_ground.gains(asked, "bn", "source", made_up)
-    lines = {text.split("|")[1].strip(): text for text in proving_ground.table("bn", "Source", gains) if "|" in text}
+    gains = proving_tables.gains(asked, "bn", "source", made_up)
+    lines = {text.split("|")[1].strip(): text for text in proving_tables.table("bn", "Source", gains) if "|" in text}
     assert "| +10.0 ± nan | 0 % | +10.0" in lines["B = 1"]
     assert {"ResNet-20, CIFAR-10, shuffled", "ResNet-20, CIFAR-10, dependent"} < lines.keys()
     share = sum(case.corruption == "none" for case in asked) / len(asked)
     assert f"| {100 * share:.0f} % | -10.0 (ResNet-20, CIFAR-10, clean, " in lines["all"]
-    proving_ground.picture({"tent+delta": gains, "bn": gains}, tmp_path / "one.png")
+    proving_tables.picture({"tent+delta": gains, "bn": gains}, tmp_path / "one.png")
     assert (tmp_path / "one.png").stat().st_size > 10_000

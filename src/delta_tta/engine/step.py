@@ -109,10 +109,10 @@ class Updater(Forward, Capabilities):
         return any(norm.looks_ahead for norm in self.adapted.norms.values())
 
     def bake(self) -> None:
-        """Write into the model what a plain model should answer with."""
+        """Write what a plain model needs into it."""
 
     def close(self) -> None:
-        """Take out of the model what was put into it for the answers."""
+        """Remove what was put into the model for the answers."""
         if self.postprocess is not None:
             self.postprocess.close()
 
