@@ -46,6 +46,7 @@ Examples:
   delta-tta reproduce --list                    # what there is, and what it costs here
   delta-tta reproduce table-5                   # on the embedded images
   delta-tta reproduce table-5 --on cifar100 --data data/cifar100
+  delta-tta reproduce table-5 --without cotta   # the dearest method
   delta-tta reproduce --all --on cifar100-c --data CIFAR-100-C --weights resnext29.pt
 """
 
@@ -69,6 +70,9 @@ def reproduce(
         Path | None, typer.Option(help="Clean images, where those at --data are all corrupted (Table 7, Figure 3).")
     ] = None,
     samples: Annotated[int | None, typer.Option(help="How many samples of each stream, to try it out.", min=1)] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(help="A method to leave out, such as cotta; may be repeated.")
+    ] = None,
     full: Annotated[bool, typer.Option(help="All corruptions, seeds and images: for those with a GPU.")] = False,
     out: Annotated[
         Path | None,
@@ -90,7 +94,7 @@ def reproduce(
     With a data set of the paper it is the paper's setting; on the embedded images, or on CIFAR-100 corrupted on the
     fly, the same experiment on other images, and the output says so. Stopped at any moment, the same command continues.
     """
-    place, lab = benchmark(on, data, weights, full, clean, samples), Lab(cache or default_cache())
+    place, lab = benchmark(on, data, weights, full, clean, samples, without or ()), Lab(cache or default_cache())
     if listing:
         _list([found for name in names or EXHIBITS for found in _named(name)], place, lab, store, as_json)
         return

@@ -146,9 +146,11 @@ def exhibit(spec: ExhibitSpec, index: ResultIndex) -> Exhibit:
 
 
 def _table(spec: TableSpec, index: ResultIndex) -> Table:
-    columns, lines = spec.columns_on(index.benchmark), spec.rows_on(index.benchmark)
+    columns = spec.columns_on(index.benchmark)
+    lines = [row for row in spec.rows_on(index.benchmark) if not index.benchmark.leaves_out(row.when)]
     data = spec.data or index.benchmark.stands_for
-    base = {row.label: row.builds_on for row in lines}
+    labels = {row.label for row in lines}
+    base = {row.label: row.builds_on if row.builds_on in labels else None for row in lines}
     rows: dict[str, list[Number | None]] = {row.label: [] for row in lines}
     for column in columns:
         found: dict[str, tuple[Values, int]] = {}
@@ -212,11 +214,11 @@ def _sweep(spec: SweepSpec, index: ResultIndex) -> Panel:
 def _traced(spec: TraceSpec, index: ResultIndex) -> Panel:
     series = []
     for label, when, of in spec.series:
-        (cell,) = index.benchmark.cells(when)
-        trace = index.trace(cell)
-        if trace is not None:
-            x, y = of(trace)
-            series.append(Series(label, tuple(x), tuple(y)))
+        for cell in index.benchmark.cells(when):
+            trace = index.trace(cell)
+            if trace is not None:
+                x, y = of(trace)
+                series.append(Series(label, tuple(x), tuple(y)))
     return Panel(spec.title, spec.x_label, spec.y_label, tuple(series), spec.mark)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from ..errors import SettingError, nearest
 from ..experiments.cell import CLEAN, Cell, Order
 from ..experiments.experiment import FAMILIES
 from ..experiments.place import Place
+from ..recipe import parse
 from ..streams import StreamSpec
 from .user_inputs import UserInputs, cifar_model, data_of, weights_of
 
@@ -40,6 +41,7 @@ class Benchmark:
         network: what the network is called.
         extent: which corruptions, seeds and samples, where they are not all of the paper's.
         samples: how many samples of each stream every method gets, to try a command out; None for all.
+        without: methods that are left out.
     """
 
     name: str
@@ -56,12 +58,14 @@ class Benchmark:
     slow_samples: int | None = None
     architectures: tuple[tuple[str, str, str | None], ...] = ()
     samples: int | None = None
+    without: tuple[str, ...] = ()
 
     @property
     def description(self) -> str:
         """What of the paper's setting it is."""
         first = "" if self.samples is None else f"the first {self.samples} samples of a stream"
-        return "; ".join(filter(None, [self.setting.format(network=self.network), self.extent, first]))
+        without = f"without {', '.join(self.without)}" if self.without else ""
+        return "; ".join(filter(None, [self.setting.format(network=self.network), self.extent, first, without]))
 
     @property
     def corrupted(self) -> bool:
@@ -86,6 +90,10 @@ class Benchmark:
             extent="all 15 corruptions, four seeds, whole streams",
         )
 
+    def leaves_out(self, when: Mapping[str, Any]) -> bool:
+        """Whether the method that the conditions name is left out."""
+        return bool(self.without) and str(parse(when.get("method", "source"))) in self.without
+
     def cells(self, when: Mapping[str, Any]) -> list[Cell]:
         """Return the cells of one number: over the corruptions and the seeds, unless the conditions name them.
 
@@ -94,6 +102,8 @@ class Benchmark:
                 severity, corruptions, seeds, order ("continual", "mixed"), settings, statistics, model, domain (a
                 corruption of which the number is, in any order).
         """
+        if self.leaves_out(when):
+            return []
         batch = when.get("batch", self.batch)
         order: Order = when.get("order", "each")
         corruptions = when.get("corruptions", self.corruptions)
@@ -253,6 +263,7 @@ def benchmark(
     full: bool = False,
     clean: Path | None = None,
     samples: int | None = None,
+    without: Sequence[str] = (),
 ) -> Benchmark:
     """Return the benchmark of this name.
 
@@ -263,14 +274,18 @@ def benchmark(
         full: everything: all corruptions, seeds and images.
         clean: where clean images are, for the benchmarks whose own are all corrupted.
         samples: how many of each stream, from its beginning; None for all.
+        without: methods to leave out.
     """
     if name not in BENCHMARKS:
         raise SettingError(f"Unknown benchmark {name!r}.{nearest(name, BENCHMARKS)}")
     if clean is not None and name not in ("cifar100-c", "imagenet-c"):
         raise SettingError(f"'{name}' takes no clean images (--clean): that is for 'cifar100-c' and 'imagenet-c'.")
+    left_out = tuple(str(parse(method)) for method in without)
+    if "source" in left_out:
+        raise SettingError("Expected methods to leave out other than 'source', which all are compared with.")
     found = BENCHMARKS[name](UserInputs(path, weights, clean))
     found = found.full() if full else found
-    return dataclasses.replace(found, samples=samples)
+    return dataclasses.replace(found, samples=samples, without=left_out)
 
 
 def four() -> dict[str, StreamSpec]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from delta_tta import data
+from delta_tta.errors import SettingError
 from delta_tta.experiments import Store, Trace
 from delta_tta.experiments.lab import Lab
 from delta_tta.experiments.runner import Plan
@@ -152,6 +153,21 @@ def test_where_runs_are_missing_a_number_says_so(demo, store):
     (one_seed,) = (spec for spec in TABLES if spec.id == "table-19")
     number = numbers(exhibit(one_seed, ResultIndex(store, demo)))["TENT"][-1]
     assert (number.mean, number.std, number.runs, number.of) == (pytest.approx(50), None, 2, 2)
+
+
+def test_a_method_that_is_left_out_has_no_cells_and_no_row(store):
+    less = benchmark("demo", without=["cotta", "tent"])
+    spec = EXHIBITS["table-4"]
+    methods = {cell.method for cell in spec.cells(less)}
+    assert "tent+delta" in methods
+    assert not methods & {"cotta", "tent"}
+    put(store, less, {"method": "tent+delta", "scenario": IS_CB}, fifty_or_seventy)
+    rows = numbers(exhibit(spec, ResultIndex(store, less)))
+    assert not rows.keys() & {"CoTTA", "CoTTA*", "TENT"}
+    assert (rows["TENT+DELTA"][0].mean, rows["TENT+DELTA"][0].gain) == (60, None)  # there is no TENT to gain on
+    assert less.description.endswith("without cotta, tent")
+    with pytest.raises(SettingError, match="compared with"):
+        benchmark("demo", without=["source"])
 
 
 def test_gains_are_over_the_row_a_row_builds_on_and_the_best_is_the_best_of_its_column(demo, store):
