@@ -57,10 +57,11 @@ format: setup    ## let ruff rewrite the files
 docs: setup      ## build the documentation into site/; it opens from disk, its search wants `python -m http.server -d site`
 	$(BIN)/mkdocs build --strict
 
-bench: setup     ## time ratios and memory against the bars (about 12 minutes)
+bench: setup     ## time ratios and memory against the bars (about 16 minutes)
 	$(BIN)/python benchmarks/corruptions.py
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/methods.py
+	$(BIN)/python benchmarks/rivals.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/sync.py
 	$(BIN)/python benchmarks/cluster.py

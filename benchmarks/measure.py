@@ -12,18 +12,23 @@ from torch import Tensor, nn
 
 
 def interleaved(
-    variants: dict[str, Callable[[], Any]], seconds: float, after: Callable[[], Any] = lambda: None
+    variants: dict[str, Callable[[], Any]],
+    seconds: float,
+    after: Callable[[], Any] = lambda: None,
+    rounds: tuple[int, int] = (9, 41),
 ) -> dict[str, list[float]]:
     """Time all variants in turn, round after round, so that they meet the same machine.
 
     Args:
         variants: what to time.
-        seconds: how long to go on; at least 9 rounds are made, at most 41.
+        seconds: how long to go on.
         after: called untimed after each variant.
+        rounds: at least and at most so many are made.
     """
     times: dict[str, list[float]] = {name: [] for name in variants}
     end = None
-    for i in range(44):
+    least, most = rounds
+    for i in range(3 + most):
         for name, run in variants.items():
             start = time.perf_counter()
             run()
@@ -32,7 +37,7 @@ def interleaved(
             if i >= 3:  # the first rounds warm up
                 times[name].append(elapsed)
         end = end or time.perf_counter() + seconds
-        if i >= 11 and time.perf_counter() > end:
+        if i >= 2 + least and time.perf_counter() > end:
             break
     return times
 

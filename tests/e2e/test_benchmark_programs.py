@@ -18,6 +18,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
     ("name", "arguments", "words"),
     [
         ("sync.py", ["--rounds", "1"], "| eta+delta |"),
+        ("rivals.py", ["sar", "t3a", "--rounds", "1", "--batch-size", "32"], "| t3a | "),
         ("estimate.py", [], "| all |"),
         ("edge.py", ["--seconds", "1", "--batch-size", "8"], "| resnet20-cifar10 | anchored+sticky |"),
         (
