@@ -2,10 +2,12 @@
 
     python benchmarks/race.py [METHOD ...] [--networks NAME ...] [--samples 320] [--out race.png]   # about an hour
 
-Each method runs on two test corruptions and clean images on each network, shuffled (IS+CB) and dependent (DS+CB,
-ρ=0.1), and on all 15 corruptions one after another without a reset ("continual", both orders), in batches of 64.
-Prints class-mean accuracy in percent and the time of a batch relative to plain eval on ResNet-20, medians of batches
-that were timed in turn. The picture shows accuracy against cost; a line joins the methods that no other beats in both.
+Each method runs on two test corruptions and clean images on each network with batch norm, shuffled (IS+CB) and
+dependent (DS+CB, ρ=0.1), and on all 15 corruptions one after another without a reset ("continual", both orders), in
+batches of 64. With more classes than samples there is no continual stream: that would take an image of each class and
+corruption. Prints class-mean accuracy in percent and the time of a batch relative to plain eval on ResNet-20, medians
+of batches that were timed in turn. The picture shows accuracy against cost; a line joins the methods that no other
+beats in both.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import delta_tta
-from cells import chosen, options, results
+from cells import cell_of, chosen, options, results
 from delta_tta import data, models
 from delta_tta.adapt import RECOMMENDED
 from delta_tta.corruptions.constants import TYPES
@@ -57,8 +59,10 @@ def columns(network: Network, method: str, samples: int) -> dict[str, list[Cell]
     for label, stream in ORDERS.items():
         for corruption in CORRUPTIONS:
             kind = "clean" if corruption == CLEAN else "corrupted"
-            cell = Cell(network.place, method, stream, (corruption,), batch_size=BATCH, samples=samples)
+            cell = cell_of(network, corruption, stream, samples, method)
             found.setdefault(f"{kind}, {label}", []).append(cell)
+        if network.classes > samples:
+            continue
         place = dataclasses.replace(network.place, images=max(network.classes, samples // 4))
         found[f"continual, {label}"] = [Cell(place, method, stream, TYPES, order="continual", batch_size=BATCH)]
     return found
@@ -152,18 +156,19 @@ def main() -> None:
     wanted = [cell for of in runs.values() for _, own in of for cells in own.values() for cell in cells]
     result = results(wanted, given.store, given.workers)
     cost = costs(methods)
-    labels = list(runs[methods[0]][0][1])
+    labels = [one for one in runs[methods[0]][0][1] if all(one in cells for _, cells in runs[methods[0]])]
     print(f"{', '.join(network.name for network in found)}; {given.samples} samples a stream.\n")
     print(f"| method | time / eval | {' | '.join(labels)} | mean |\n|{'---|' * (3 + len(labels))}")
     points: dict[str, dict[str, tuple[float, float]]] = {panel: {} for panel in PANELS}
     for method, own in runs.items():
         values = {label: statistics.fmean(accuracy(cells[label], result) for _, cells in own) for label in labels}
         for panel, belongs in PANELS.items():
-            points[panel][method] = cost[method], statistics.fmean(values[label] for label in labels if belongs(label))
+            if own_labels := [label for label in labels if belongs(label)]:
+                points[panel][method] = cost[method], statistics.fmean(values[label] for label in own_labels)
         shown = " | ".join(f"{value:.1f}" for value in (*values.values(), statistics.fmean(values.values())))
         name = f"`adapt(model)` ({method})" if method == RECOMMENDED else method
         print(f"| {name} | {cost[method]:.2f} | {shown} |")
-    picture(points, given.out)
+    picture({panel: own for panel, own in points.items() if own}, given.out)
 
 
 if __name__ == "__main__":
