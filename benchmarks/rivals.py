@@ -2,12 +2,12 @@
 
     python benchmarks/rivals.py [METHOD ...] [--network NAME] [--batch-size 64] [--rounds 25] [--seed 0]
 
-The plain implementations (plain_rivals.py) are written from the papers' formulas, with the same hyper-parameters. Both
-learn from the same batches: images of CIFAR-10 with noise, on a network with random weights whose statistics and
-classifier fit these images. Before timing, both run on 256 samples in float64: their answers must agree to 1e-8 of the
-largest logit, and they must run the network equally often on equally many images. For this the plain implementations
-get delta-tta's random numbers (DeYO's patches, NOTE's memory, UnMix-TNS's start) and call its augmentations (ROID, CMF,
-RoTTA), so the augmentations themselves are not compared.
+The plain implementations (plain_rivals.py, plain_norms.py) are written from the papers' formulas, with the same
+hyper-parameters. Both learn from the same batches: images of CIFAR-10 with noise, on a network with random weights
+whose statistics and classifier fit these images. Before timing, both run on 256 samples in float64: their answers
+must agree to 1e-8 of the largest logit, and they must run the network equally often on equally many images. For this
+the plain implementations get delta-tta's random numbers (DeYO's patches, NOTE's memory, UnMix-TNS's start) and call
+its augmentations (ROID, CMF, RoTTA), so the augmentations themselves are not compared.
 
 One thread. In a round plain eval, delta-tta and plain answer as many batches as have 64 samples, one after the other; a
 ratio is the median of the ratios within the rounds. The bar: at most 1.1 times the plain time. Prints Markdown; exits
@@ -38,18 +38,8 @@ from delta_tta.norms.last import last_blocks
 from delta_tta.recipe import used_settings
 from measure import interleaved, ratio
 from networks import NETWORKS
-from plain_rivals import (
-    PlainBalanced,
-    PlainCmf,
-    PlainDeyo,
-    PlainNote,
-    PlainRdumb,
-    PlainRoid,
-    PlainRotta,
-    PlainSar,
-    PlainT3a,
-    PlainUnmix,
-)
+from plain_norms import PlainBalanced, PlainNote, PlainRotta, PlainUnmix
+from plain_rivals import PlainCmf, PlainDeyo, PlainRdumb, PlainRoid, PlainSar, PlainT3a
 
 BAR = 1.1
 TOLERANCE = 1e-8
