@@ -141,15 +141,13 @@ def test_killed_while_it_writes_it_keeps_what_was_committed(path):
 import sys
 from delta_tta.experiments import Store
 import laboratory
-sys.path.insert(0, sys.argv[2])
-from test_store import CELL
+from unit.experiments.test_store import CELL
 with Store(sys.argv[1]) as store:
     for number in range(10**9):
         store.record(f"key {number}", CELL, laboratory.result(0.5, number))
         print(number, flush=True)
 """,
         path,
-        os.path.dirname(__file__),
     )
     for _ in range(20):
         said = writer.stdout.readline()
