@@ -274,7 +274,7 @@ def test_the_claim_of_a_killed_process_can_be_taken(path):
 def test_the_number_of_a_dead_process_may_go_to_another(path):
     with Store(path) as store:
         assert store.claim("a")
-        ask(path, "UPDATE claims SET pid = ?, born = born - 1", os.getppid())  # alive, but younger
+        ask(path, "UPDATE claims SET pid = ?, born = born + 1000000", os.getppid())  # it lives, but did not start then
         assert store.claim("a")
 
 
