@@ -27,14 +27,6 @@ def made(folder, net, example, *arguments, **settings):
     return EdgeModel(path, threads=1), delta_tta.adapt(copy.deepcopy(net), *arguments, **settings)
 
 
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    """A small network as the recommended method takes it."""
-    folder = tmp_path_factory.mktemp("exported")
-    made(folder, conv_net(), batches(1)[0])
-    return folder / "model.onnx"
-
-
 @pytest.fixture
 def both(exported):
     """That network on both sides."""

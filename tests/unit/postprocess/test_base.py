@@ -33,6 +33,7 @@ def test_what_is_not_committed_is_not_remembered(counting):
 def test_a_batch_is_remembered_once(counting):
     answer(counting)
     counting.commit()
+    assert counting.pending is None
     counting.commit()  # nothing came between
     assert answer(counting) == 1
     counting.commit()
