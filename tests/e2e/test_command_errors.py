@@ -1,4 +1,4 @@
-"""The manners of the command: help, completion, JSON, exit codes, colours, and what it says where data is missing."""
+"""JSON, exit codes, wrong usage, and what commands say where data is missing."""
 
 import json
 import os
