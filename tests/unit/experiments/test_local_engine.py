@@ -2,14 +2,16 @@
 
 import contextlib
 import os
+import re
 import signal
 import threading
 
 import pytest
 
+from delta_tta.errors import SettingError
 from delta_tta.experiments import Store
 from delta_tta.experiments.lab import Lab
-from delta_tta.experiments.local_engine import Inline, Workers
+from delta_tta.experiments.local_engine import Event, Inline, Prepare, Workers, failure, in_words, perform
 from delta_tta.experiments.runner import Plan, run
 from laboratory import Held, alive, ask, cell, place
 
@@ -69,3 +71,55 @@ def test_a_cell_that_kills_its_worker_twice_is_given_up(root):
     assert claims(root) == 0
     assert rows(root) == {}
     assert carry_out(root, cells).done == 1  # another day
+
+
+def test_in_this_process_a_task_is_done_where_it_is_started(root):
+    engine, one = Inline(root / "cache"), cell(here(root), "source")
+    assert list(engine.events(0)) == []
+    engine.start(one)
+    *reports, last = engine.events(0)
+    assert all(0 < event.samples <= 60 and not event.final for event in reports)
+    assert (last.task, last.final, last.error, last.result.samples) == (one, True, None, 60)
+    assert list(engine.events(0)) == []
+
+
+def test_images_are_made_once_for_all_cells(root):
+    engine, one = Inline(root / "cache"), cell(here(root), "source")
+    engine.start(Prepare(one.place, "contrast", 5))
+    (event,) = engine.events(0)
+    assert (event.final, event.error, event.result) == (True, None, None)
+    made = {path: path.stat().st_mtime_ns for path in (root / "cache").rglob("*") if path.is_file()}
+    assert made
+    engine.start(one)
+    assert {path: path.stat().st_mtime_ns for path in made} == made
+
+
+def test_errors_are_said_and_not_raised(root):
+    where = here(root, "without_norms")
+    said = []
+    perform(Lab(root / "cache"), cell(where, "tent"), said.append)
+    assert said[-1].final
+    assert "the model has none" in said[-1].error
+    assert said[-1].details == ""  # it was made for users
+
+
+def raised(error):
+    try:
+        raise error
+    except Exception as caught:
+        return caught
+
+
+def test_an_error_not_made_for_users_has_its_kind_its_place_and_a_traceback():
+    found = failure("a task", raised(ArithmeticError("two lines")))
+    assert re.fullmatch(r"ArithmeticError: two lines \(test_local_engine\.py:\d+\)", found.error)
+    assert "Traceback" in found.details
+    assert in_words(raised(SettingError("take another"))) == "take another"
+
+
+def test_which_events_are_the_last(root):
+    one = cell(here(root), "source")
+    assert not Event(one, 30, 0.5).final
+    assert Event(one, error="x").final
+    assert Event(one, lost=True).final
+    assert Event(Prepare(one.place, "fog", 5)).final
