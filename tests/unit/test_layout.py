@@ -7,7 +7,7 @@ import delta_tta
 
 PACKAGE, UNIT = Path(delta_tta.__file__).parent, Path(__file__).parent
 ELSEWHERE = {
-    "settings_typing.py": "written by tools/list_settings.py; tools/test_list_settings.py compares it with the registry",
+    "settings_typing.py": "written by tools/list_settings.py; tools/test_list_settings.py compares it",
     "experiments/ray_engine.py": "needs a Ray cluster; distributed/test_ray.py runs one",
 }
 """Modules without a file of their name, and why."""

@@ -34,19 +34,19 @@ def changed(found, right):
 def test_the_largest_change_comes_first_and_what_is_alike_is_left_out(cells):
     base = result(seed=0)
     write("a.db", *((one, changed(base, 20)) for one in cells))
-    write("b.db", (cells[0], changed(base, 20)), (cells[1], changed(base, 22)), (cells[2], changed(base, 8)))
+    write("b.db", (cells[0], changed(base, 20)), (cells[1], changed(base, 18)), (cells[2], changed(base, 32)))
     shown = run("compare", "a.db", "b.db")
     lines = [line for line in shown.stdout.splitlines() if "IS+CB" in line or " on " in line]
     assert [line.split()[1] for line in lines[:2]] == ["bn", "tent"]
-    assert "-30.00" in lines[0]
-    assert "+5.00" in lines[1]
-    assert "2 of 3 common cells changed; mean -8.33 ± " in shown.stdout
+    assert "+30.00" in lines[0]
+    assert "-5.00" in lines[1]
+    assert "2 of 3 common cells changed; mean +8.33 ± " in shown.stdout
     found = json.loads(run("compare", "a.db", "b.db", "--json").stdout)
-    assert sorted(one["points"] for one in found["cells"]) == pytest.approx([-30, 0, 5])
-    assert found["mean"] == pytest.approx(-25 / 3)
+    assert sorted(one["points"] for one in found["cells"]) == pytest.approx([-5, 0, 30])
+    assert found["mean"] == pytest.approx(25 / 3)
     by_method = {one["cell"]["method"]: one for one in found["cells"]}
-    assert (by_method["tent"]["gained"], by_method["tent"]["lost"]) == (2, 0)
-    assert (by_method["bn"]["gained"], by_method["bn"]["lost"]) == (0, 12)
+    assert (by_method["tent"]["gained"], by_method["tent"]["lost"]) == (0, 2)
+    assert (by_method["bn"]["gained"], by_method["bn"]["lost"]) == (12, 0)
 
 
 def test_cells_of_one_store_alone_are_counted(cells):
