@@ -1,11 +1,9 @@
 """run, reproduce, report and compare, as a user runs them; stopped in the middle, too."""
 
-import contextlib
 import json
 import os
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -17,7 +15,6 @@ from typer.testing import CliRunner
 from delta_tta.cli.commands import app
 from delta_tta.experiments import Store
 
-SMALL = ["--images", "100", "--batch-size", "50", "--scenario", "IS+CB", "--workers", "0"]
 CHEAP = ["reproduce", "figure-1", "figure-8b", "--workers", "1", "--threads", "1", "--store", "results.db"]
 
 
@@ -39,41 +36,6 @@ def _one_cache(tmp_path_factory):
         yield
 
 
-def test_a_file_and_options_say_the_same(tmp_path):
-    (tmp_path / "one.toml").write_text(
-        'methods = ["source", "tema"]\nscenarios = ["IS+CB"]\nimages = 100\nbatch_sizes = 50\nseeds = [1, 2]\n'
-        "[settings]\nalpha = 0.9\n"
-    )
-    first = run("run", "one.toml", "--store", "a.db", "--workers", "0", "--json")
-    options = ["-m", "source", "-m", "tema", "--seed", "1", "--seed", "2", "--set", "alpha=0.9"]
-    second = run("run", *options, *SMALL, "--store", "b.db")
-    assert "Results: b.db (4 of 4 cells)" in second.stderr
-    assert "tema (alpha=0.9)" in second.stdout
-    shown = run("compare", "a.db", "b.db").stdout
-    assert "0 of 4 common cells changed" in shown
-    rows = json.loads(first.stdout)
-    assert {(row["method"], row["cell"]["stream"]) for row in rows} == {
-        (m, f"IS+CB, seed {s}") for m in ("source", "tema") for s in (1, 2)
-    }
-    assert all(row["about"]["versions"]["torch"] and row["digest"] and row["samples"] == 100 for row in rows)
-
-
-def finished():
-    with contextlib.closing(sqlite3.connect("delta-tta.db")) as base:
-        return base.execute("SELECT key, finished FROM cells").fetchall()
-
-
-def test_what_is_there_is_not_run_again():
-    run("run", "-m", "bn", *SMALL)
-    before = finished()
-    again = run("run", "-m", "bn", "-m", "source", *SMALL)
-    after = finished()
-    assert set(before) < set(after)
-    assert len(after) == 2
-    assert "2/2 source on" in again.stderr
-    assert "bn on" not in again.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -93,20 +55,6 @@ def test_what_cannot_be_used_is_one_line_and_exit_code_2(arguments, words):
     result = run(*arguments, code=2)
     assert words in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
-
-
-def test_a_foreign_file_is_left_alone(tmp_path):
-    (tmp_path / "mine.db").write_text("my notes")
-    result = run("run", "-m", "bn", *SMALL, "--store", "mine.db", code=2)
-    assert "no store of results" in result.stderr
-    assert (tmp_path / "mine.db").read_text() == "my notes"
-
-
-def test_a_cell_that_fails_is_named_and_the_others_are_run():
-    settings = ["--set", "features=nowhere"]  # LAME alone looks for it
-    result = run("run", "-m", "source", "-m", "lame", *SMALL, *settings, code=1)
-    assert "failed: lame on motion_blur 5" in result.stderr
-    assert "(1 of 2 cells)" in result.stderr
 
 
 def command(*arguments):
@@ -174,33 +122,3 @@ def lives(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def test_a_table_stands_beside_the_papers(tmp_path):
-    shown = run("run", "-m", "source", "--scenario", "IS+CB", "--store", "s.db", "--workers", "0", "-q")
-    assert "91.8" not in shown.stdout
-    listed = run("reproduce", "--list", "table-7", "table-1", "--store", "s.db")
-    assert "table-7" in listed.stdout
-    assert "as they share cells" in listed.stderr
-    assert not (tmp_path / "delta-tta.db").exists()
-
-
-def test_the_report_of_any_store_is_a_page(tmp_path):
-    run("run", "-m", "source", "-m", "bn", *SMALL, "--store", "s.db")
-    said = run("report", "s.db", "--out", "page.html").stderr
-    assert "page.html" in said
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "Accuracy over the stream" in page
-    assert "Predictions per class" in page
-
-
-def test_tensorboard_gets_every_run(tmp_path):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    run("run", "-m", "source", "-m", "bn", *SMALL, "--tensorboard", "board")
-    folders = sorted((tmp_path / "board").iterdir())
-    assert len(folders) == 2
-    events = EventAccumulator(str(folders[0]))
-    events.Reload()
-    assert "class_mean_accuracy" in events.Tags()["scalars"]
-    assert len(events.Scalars("accuracy over the stream")) > 10

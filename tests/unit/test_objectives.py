@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
 import delta_tta
 from all_methods import fitting
@@ -104,31 +103,6 @@ def test_the_average_stays_where_no_sample_was_kept():
     assert eta.next_state(sure, state, selected) is state
 
 
-class Scaled(nn.Module):
-    """Logits γ x + β: the Fisher information is known in closed form."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.LayerNorm(2)
-        with torch.no_grad():
-            self.norm.weight.copy_(torch.tensor([1.5, 0.5]))
-            self.norm.bias.copy_(torch.tensor([0.3, -0.2]))
-
-    def forward(self, x):
-        return self.norm(x)
-
-
-def test_eatas_fisher_is_the_mean_squared_gradient_on_its_own_labels():
-    x = torch.tensor([[1.0, -1.0]])  # LayerNorm makes of it ±1/√(1 + eps)
-    adapter = delta_tta.adapt(Scaled(), "eata", source=[x, x])
-    n = torch.tensor([1.0, -1.0]) / math.sqrt(1 + 1e-5)
-    logits = torch.tensor([1.5, 0.5]) * n + torch.tensor([0.3, -0.2])
-    error = logits.softmax(0) - torch.tensor([1.0, 0.0])  # gradient of cross entropy; the label is class 0
-    fisher = adapter.state_dict()["fisher"]
-    assert torch.allclose(fisher["norm.weight"], (error * n) ** 2, atol=1e-6)
-    assert torch.allclose(fisher["norm.bias"], error**2, atol=1e-6)
-
-
 def test_eatas_penalty_pulls_back_to_the_source():
     usual = {"optimizer": "adam", "lr": 0.01, "similarity": 1.0, "guard": "off"}
     free = delta_tta.adapt(conv_net(), "eata", source=batches(2, seed=5), fisher_weight=0.0, **usual)
@@ -180,15 +154,3 @@ def test_eata_and_ent_w_have_settings_of_their_own_on_cifar():
         objectives = [fitting(conv_net(), method, preset)._updater.objective for preset in presets]
         assert [objective.threshold for objective in objectives] == [0.4, 0.4, 0.5, 0.5, 0.5, 0.5]
     assert delta_tta.adapt(conv_net(), "ent-w", "cifar100-c", threshold=0.3).settings.threshold == 0.3
-
-
-def test_eata_needs_source_images_and_says_so():
-    with pytest.raises(SettingError, match=r"adapt\(model, 'eata', source=loader\)"):
-        delta_tta.adapt(conv_net(), "eata")
-    net = conv_net()
-    loader = [(x, torch.zeros(len(x))) for x in batches(2)]  # with labels, which are not looked at
-    one = delta_tta.adapt(net, "eata", source=loader).state_dict()["fisher"]
-    other = delta_tta.adapt(conv_net(), "eata", source=batches(2)).state_dict()["fisher"]
-    assert all(torch.equal(one[k], other[k]) for k in one)
-    with pytest.raises(delta_tta.InputError, match="at least one batch"):
-        delta_tta.adapt(conv_net(), "eata", source=[])

@@ -27,7 +27,11 @@ def differences(x: Images) -> npt.NDArray[np.float64] | None:
 
 def not_finite(x: Images) -> list[int]:
     """Return which samples hold NaN or infinity."""
-    if x.dtype.kind != "f" or np.isfinite(x.sum(dtype=x.dtype)):  # the sum of finite numbers may overflow: then look
+    if x.dtype.kind != "f":
+        return []
+    with np.errstate(over="ignore", invalid="ignore"):  # the sum of finite numbers may overflow: then look
+        total = x.sum(dtype=x.dtype)
+    if np.isfinite(total):
         return []
     found: list[int] = np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(1)).tolist()
     return found

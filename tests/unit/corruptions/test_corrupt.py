@@ -11,24 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delta_tta.corruptions import (
-    FAMILIES,
-    TYPES,
-    VALIDATION,
-    corrupt,
-    describe,
-    frost,
-    frost_source,
-)
+from delta_tta.corruptions import TYPES, VALIDATION, corrupt, describe
 from delta_tta.errors import InputError, SettingError
-from scenes import SETS, scenes
+from scenes import SETS
 
 NAMES = (*TYPES, *VALIDATION)
-
-
 SEVERITIES = range(1, 6)
-
-
 FIXED = {
     "defocus_blur",
     "zoom_blur",
@@ -42,8 +30,6 @@ FIXED = {
 
 
 RANDOM = [name for name in NAMES if name not in FIXED]
-
-
 FEW = ("shot_noise", "glass_blur", "snow", "frost", "fog", "contrast", "elastic_transform", "spatter")
 
 
@@ -255,71 +241,3 @@ def test_a_seed_that_is_no_whole_number_is_refused(seed):
 def test_the_mean_of_a_large_image_is_exact():
     flat = np.full((1024, 1024, 3), 200, np.uint8)
     assert (corrupt(flat, "contrast", 5, "imagenet") == 200).all()
-
-
-def test_there_are_fifteen_types_in_four_families_and_four_more():
-    assert len(TYPES) == len(set(TYPES)) == 15
-    assert [len(names) for names in FAMILIES.values()] == [3, 4, 4, 4]
-    assert not set(TYPES) & set(VALIDATION)
-    assert len(VALIDATION) == 4
-
-
-@pytest.fixture
-def hide_photographs(monkeypatch):
-    """A function after which the package with the photographs is not found."""
-
-    def forget():
-        frost._originals.cache_clear()
-        frost.pictures.cache_clear()
-
-    def hide():
-        forget()
-        monkeypatch.setattr(frost, "folder", lambda: None)
-
-    yield hide
-    forget()
-
-
-def test_the_record_says_where_frost_comes_from(hide_photographs):
-    assert describe("fog", 3) == "fog 3 (cifar constants)"
-    assert frost_source() == "photographs"
-    assert describe("frost", 1, "imagenet") == "frost 1 (imagenet constants, photographs)"
-    hide_photographs()
-    assert frost_source() == "procedural texture"
-    assert describe("frost", 1, "imagenet") == "frost 1 (imagenet constants, procedural texture)"
-    assert describe("fog", 3) == "fog 3 (cifar constants)"
-
-
-def test_without_photographs_frost_is_another_and_still_the_same_every_time(hide_photographs):
-    photographed = [corrupt(CLEAN, "frost", 5, constants) for constants in SETS]
-    hide_photographs()
-    for before, constants in zip(photographed, SETS, strict=True):
-        made = corrupt(CLEAN, "frost", 5, constants)
-        assert (made != before).any(axis=(1, 2, 3)).all()
-        assert (made == corrupt(CLEAN, "frost", 5, constants)).all()
-        assert (made != corrupt(CLEAN, "frost", 5, constants, seed=1)).any()
-    assert corrupt(photos(1, 520, 600), "frost", 1).shape == (1, 520, 600, 3)  # larger than the texture
-    texture = frost.ice(2)
-    assert (texture == frost._originals()[2]).all()  # made again, not remembered
-    assert 0 <= texture.min() < 100 < texture.mean() < 200 < texture.max() <= 255
-
-
-UNSTEADY = {
-    "glass_blur": SETS,  # the constants trade blur, distance and rounds against each other
-    "frost": SETS,  # keeps less and adds more: nearer to or farther from the image, as the picture is
-    "saturate": SETS,  # 1 and 2 fade, 3 to 5 overdo
-    "spatter": ("cifar",),  # from water (3) to mud (4)
-    "elastic_transform": ("cifar",),  # the affine part shrinks with the severity
-    "fog": ("imagenet",),  # 3 to 5 have rougher clouds rather than more
-}
-"""Types whose error does not always grow with the severity, by their definition."""
-
-
-@pytest.mark.parametrize("constants", SETS)
-@pytest.mark.parametrize("name", [*TYPES, *VALIDATION])
-def test_the_error_grows_with_the_severity(name, constants):
-    clean = scenes(12, 32) if constants == "cifar" else scenes(4, 112)
-    errors = [((corrupt(clean, name, s, constants) - clean.astype(float)) ** 2).mean() for s in range(1, 6)]
-    assert errors[0] > 1
-    if constants not in UNSTEADY.get(name, ()):
-        assert (np.diff(errors) > 0).all()

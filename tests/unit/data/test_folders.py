@@ -9,7 +9,6 @@ from torch import nn
 from delta_tta import data, models
 from delta_tta.data.folders import imagenet_wnids
 from delta_tta.errors import DataError, ModelError
-from delta_tta.paper import benchmark as benchmark
 
 
 def picture(path, level=0, side=8):
@@ -116,17 +115,6 @@ def test_numbers_as_labels_stay_as_they_are(tmp_path):
 def test_a_wrong_manifest_says_what_is_wrong(tmp_path, text, message):
     with pytest.raises(DataError, match=message):
         data.video(manifest(tmp_path, text))
-
-
-def test_the_classes_of_ytbb_sub_are_among_the_23(tmp_path):
-    names = [name.replace(" ", "_") for name in data.YOUTUBE_BB_CLASSES[:21]]
-    lines = [f"{name}.png,{name},v,{time}" for time, name in enumerate(names)]
-    found = data.ytbb_sub(manifest(tmp_path, "\n".join(["path,label,video,time", *lines])))
-    assert found.classes == tuple(sorted(names))
-    assert len({*data.YOUTUBE_BB_CLASSES}) == 23
-    path = manifest(tmp_path, "\n".join(["path,label,video,time", *lines[1:], "x.png,none,v,99"]))
-    with pytest.raises(DataError, match=r"expected classes of YouTube-BoundingBoxes, but got 'none'\. .*zebra"):
-        data.ytbb_sub(path)
 
 
 def test_wrong_classes_and_a_missing_manifest_are_refused(tmp_path):

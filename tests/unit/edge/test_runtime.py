@@ -11,22 +11,11 @@ import torch
 from torch import nn
 
 import delta_tta
-from delta_tta import DataError, InputError, MethodError, ModelError, SettingError, StateError
+from delta_tta import InputError
 from delta_tta.edge import EdgeModel, export
 from delta_tta.rules.domain import LEAST
 from delta_tta.rules.shares import SHARES
-from nets import (
-    SharedNorm,
-    batches,
-    bright,
-    channel_net,
-    conv_net,
-    flat_net,
-    forget_statistics,
-    group_norm,
-    volume_net,
-    with_blank,
-)
+from nets import batches, bright, channel_net, conv_net, flat_net, group_norm, volume_net, with_blank
 
 SIZES = (1, 5, 12, 64, 200, 9, 8, 3, 33, 64, 2, 40)
 
@@ -36,14 +25,6 @@ def made(folder, net, example, *arguments, **settings):
     path = folder / "model.onnx"
     export(net, example, path, *arguments, **settings)
     return EdgeModel(path, threads=1), delta_tta.adapt(copy.deepcopy(net), *arguments, **settings)
-
-
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    """A small network as the recommended method takes it."""
-    folder = tmp_path_factory.mktemp("exported")
-    made(folder, conv_net(), batches(1)[0])
-    return folder / "model.onnx"
 
 
 @pytest.fixture
@@ -166,20 +147,6 @@ def test_values_that_are_not_finite_are_refused_without_a_guard(tmp_path):
     assert edge.step == 0
 
 
-def test_reset_and_a_saved_state_go_on_bit_for_bit(exported, tmp_path):
-    edge = EdgeModel(exported, threads=1)
-    stream = [x.numpy() for x in drifting()]
-    first = [edge(x) for x in stream]
-    edge.reset()
-    again = [edge(x) for x in stream[:20]]
-    edge.save(tmp_path / "state.npz")
-    resumed = EdgeModel(exported, threads=1)
-    resumed.load(tmp_path / "state.npz")
-    again += [resumed(x) for x in stream[20:]]
-    for one, other in zip(first, again, strict=True):
-        assert np.array_equal(one, other)
-
-
 def test_predict_changes_nothing(exported):
     edge = EdgeModel(exported, threads=1)
     stream = [x.numpy() for x in batches(6)]
@@ -190,71 +157,6 @@ def test_predict_changes_nothing(exported):
     after = edge._state.arrays()
     assert before.keys() == after.keys()
     assert all(np.array_equal(before[key], after[key]) for key in before)
-
-
-def test_a_state_of_another_model_or_a_damaged_one_is_refused(exported, tmp_path):
-    edge = EdgeModel(exported, threads=1)
-    edge(batches(1)[0].numpy())
-    edge.save(tmp_path / "state.npz")
-    other, _ = made(tmp_path, conv_net(seed=1), batches(1)[0], "source+mirror+sticky")
-    with pytest.raises(StateError, match="was saved for another"):
-        other.load(tmp_path / "state.npz")
-    (tmp_path / "half.npz").write_bytes((tmp_path / "state.npz").read_bytes()[:500])
-    with pytest.raises(StateError, match="Expected a state saved by EdgeModel"):
-        edge.load(tmp_path / "half.npz")
-    assert edge.step == 1
-
-
-def test_a_bad_batch_says_what_was_expected(exported):
-    edge = EdgeModel(exported, threads=1)
-    for x in (np.zeros((2, 3, 9, 8), np.float32), np.zeros((2, 3, 8, 8)), np.zeros((0, 3, 8, 8), np.float32)):
-        with pytest.raises(InputError, match=r"Expected images of shape \('B', 3, 8, 8\) and type float32"):
-            edge(x)
-    with pytest.raises(InputError, match="Expected one `stream` for each of 2 samples, but got 1"):
-        edge(np.zeros((2, 3, 8, 8), np.float32), ["one"])
-    assert edge.step == 0
-
-
-def test_files_that_are_no_edge_models(tmp_path):
-    with pytest.raises(DataError, match="is missing"):
-        EdgeModel(tmp_path / "none.onnx")
-    (tmp_path / "text.onnx").write_text("text")
-    with pytest.raises(DataError, match="Expected an ONNX file"):
-        EdgeModel(tmp_path / "text.onnx")
-
-
-@pytest.mark.parametrize(
-    ("net", "arguments", "settings", "error", "says"),
-    [
-        (conv_net, ["tent+delta"], {}, MethodError, "without a loss"),
-        (conv_net, ["bn"], {}, MethodError, "without a loss"),
-        (conv_net, ["anchored+lame"], {}, MethodError, "but got 'anchored"),
-        (conv_net, [], {"background": True}, SettingError, "Expected `background` to be False"),
-        (conv_net, [], {"update": "window"}, SettingError, "'auto' or 'every', but got 'window'"),
-        (lambda: conv_net(group_norm), ["anchored"], {}, ModelError, "batch norm"),
-        (lambda: forget_statistics(conv_net()), ["anchored"], {}, ModelError, "none to be anchored to"),
-        (lambda: conv_net().double(), [], {}, ModelError, "in float32, but it has torch.float64"),
-        (lambda: delta_tta.adapt(conv_net()), [], {}, ModelError, "Expected a model, but got an adapter"),
-    ],
-)
-def test_what_cannot_be_exported_is_refused(tmp_path, net, arguments, settings, error, says):
-    with pytest.raises(error, match=says):
-        export(net(), batches(1)[0], tmp_path / "model.onnx", *arguments, **settings)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_shared_norm_layer_is_refused(tmp_path):
-    with pytest.raises(ModelError, match="once, but it ran 2, of which 1 differ"):
-        export(SharedNorm(), torch.randn(4, 6), tmp_path / "model.onnx")
-
-
-def test_the_model_stays_as_it_is(tmp_path):
-    net = conv_net().train()
-    before = copy.deepcopy(net.state_dict())
-    export(net, batches(1)[0], tmp_path / "model.onnx")
-    assert net.training
-    assert type(net[1]) is nn.BatchNorm2d
-    assert all(torch.equal(value, before[key]) for key, value in net.state_dict().items())
 
 
 WITHOUT_TORCH = """

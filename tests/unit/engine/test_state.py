@@ -222,23 +222,6 @@ def test_a_state_of_before_components_declared_their_settings_loads():
         again.load_state_dict(older(adapter.state_dict(), sar_rho=0.2))
 
 
-def test_a_module_around_the_adapter_saves_and_loads_its_state():
-    adapter, state = adapter_with_state()
-    around = torch.nn.ModuleDict({"inner": adapter, "other": torch.nn.Linear(2, 2)})
-    whole = around.state_dict()
-    assert whole["inner.adaptation"]["samples"] == state["samples"]
-    expected = adapter.predict(batches(1)[0])
-    adapter.reset()
-    around.load_state_dict(whole)
-    assert torch.equal(adapter.predict(batches(1)[0]), expected)
-    assert adapter.signals.step == 3
-    with pytest.raises(RuntimeError, match=r"inner\.adaptation"):
-        around.load_state_dict({k: v for k, v in whole.items() if k != "inner.adaptation"})
-    whole["inner.adaptation"] = seal({**whole["inner.adaptation"], "method": "pl"})
-    with pytest.raises(RuntimeError, match="saved by method 'pl'"):
-        around.load_state_dict(whole)
-
-
 def test_a_float32_state_loads_into_a_float64_model():
     _, state = adapter_with_state(update="slow", length=16)
     wide = delta_tta.adapt(conv_net().double(), "tent+delta", "cifar10-c", update="slow", length=16)

@@ -169,17 +169,6 @@ def killed_when_held(root, times):
 
 
 @pytest.mark.slow
-def test_a_cell_that_kills_its_worker_twice_is_given_up(root):
-    cells = [cell(here(root), "source")]
-    with killed_when_held(root, times=2):
-        progress = carry_out(root, cells, Workers(root / "cache", 1, 1))
-    assert (progress.done, list(progress.failed.values())) == (0, ["its process died (out of memory?)"])
-    assert claims(root) == 0
-    assert rows(root) == {}
-    assert carry_out(root, cells).done == 1  # another day
-
-
-@pytest.mark.slow
 def test_after_kill_9_of_everything_a_second_run_does_only_what_is_missing(root):
     where = here(root)
     cells = [cell(where, method) for method in ("source", "tent", "tent+delta", "bn")]

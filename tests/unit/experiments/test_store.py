@@ -141,15 +141,13 @@ def test_killed_while_it_writes_it_keeps_what_was_committed(path):
 import sys
 from delta_tta.experiments import Store
 import laboratory
-sys.path.insert(0, sys.argv[2])
-from test_store import CELL
+from unit.experiments.test_store import CELL
 with Store(sys.argv[1]) as store:
     for number in range(10**9):
         store.record(f"key {number}", CELL, laboratory.result(0.5, number))
         print(number, flush=True)
 """,
         path,
-        os.path.dirname(__file__),
     )
     for _ in range(20):
         said = writer.stdout.readline()
@@ -276,7 +274,7 @@ def test_the_claim_of_a_killed_process_can_be_taken(path):
 def test_the_number_of_a_dead_process_may_go_to_another(path):
     with Store(path) as store:
         assert store.claim("a")
-        ask(path, "UPDATE claims SET pid = ?, born = born - 1", os.getppid())  # alive, but younger
+        ask(path, "UPDATE claims SET pid = ?, born = born + 1000000", os.getppid())  # it lives, but did not start then
         assert store.claim("a")
 
 

@@ -11,8 +11,6 @@ from delta_tta.experiments.experiment import Cell, Place
 from delta_tta.experiments.trace import Trace
 from delta_tta.report.console import rich_table
 from delta_tta.report.overview import against_source, overview
-from delta_tta.report.runs import exhibits_of, trailing_mean
-from delta_tta.report.shown import Figure
 from delta_tta.report.text import arrow, markdown
 from delta_tta.streams import StreamSpec
 
@@ -78,20 +76,3 @@ def test_the_terminal_table_is_coloured(runs):
         console.print(rich_table(compared(runs), arrows=True))
     assert "\x1b[32m ▲30.0" in shown.get()  # green
     assert "\x1b[31m ▼10.0" in shown.get()  # red
-
-
-def test_the_trailing_mean_is_the_mean_of_the_last_ones():
-    correct = DRAW.random(100) < 0.5
-    seen, line = trailing_mean(correct, 20)
-    assert seen[0] == 5
-    assert seen[-1] == 100
-    for n, value in zip(seen, line, strict=True):
-        assert value == pytest.approx(correct[max(0, n - 20) : n].mean())
-
-
-def test_the_figure_has_a_panel_for_each_stream_and_a_line_for_each_method(runs):
-    traces = {cell: result.trace for cell, result in runs}
-    along = next(one for one in exhibits_of(runs, traces.get) if isinstance(one, Figure))
-    assert [panel.title for panel in along.panels] == ["IS+CB", "DS+CB (ρ=0.1)"]
-    for panel in along.panels:
-        assert [line.label for line in panel.series] == ["source", "tent", "tent+delta"]

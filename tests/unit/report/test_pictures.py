@@ -137,15 +137,6 @@ def test_the_order_of_a_strip_is_the_order_of_arrival(tmp_path):
     assert tuple(order[:300]) == classes
 
 
-@pytest.mark.parametrize("count", [1, 2, 6, 10, 12, 20, 100])
-def test_no_two_classes_have_the_same_colour(count):
-    colours = class_colours(count)
-    assert colours.shape == (count, 3)
-    assert ((colours >= 0) & (colours <= 1)).all()
-    apart = np.abs(colours[:, None] - colours).max(axis=-1) + np.eye(count)
-    assert apart.min() > (0.02 if count > 20 else 0.08)
-
-
 def test_a_class_without_a_name_is_refused(tmp_path):
     with pytest.raises(InputError, match="'x' has a class for which there is no name among the 2"):
         draw(Strips("s", "", (Strip("x", (0, 2)),), ("a", "b")), tmp_path / "a.png")

@@ -1,5 +1,7 @@
 """How the share of anchored statistics is chosen."""
 
+from __future__ import annotations
+
 import itertools
 
 import pytest
@@ -10,6 +12,7 @@ import delta_tta
 from all_methods import assert_same_state, fitting, saved_and_loaded
 from delta_tta.evidence import LONGEST
 from delta_tta.norms.anchored import SHARES
+from delta_tta.rules.domain import LEAST
 from delta_tta.rules.shares import BATCH, DOUBT, best_slot
 from nets import batches, bright, channel_net, conv_net, randomise_statistics, same, snapshot
 
@@ -268,3 +271,32 @@ def test_a_batch_that_fails_leaves_the_slot_as_it_was():
     assert model._updater.adapted.phase.slot == chooser.memory.slot
     assert torch.equal(model(third), reference(third))
     assert_same_state(model.state_dict(), reference.state_dict())
+
+
+def images(seed: int, blur: bool = False, size: int = 16) -> torch.Tensor:
+    x = torch.randn(size, 3, 12, 12, generator=torch.Generator().manual_seed(seed))
+    return torch.nn.functional.avg_pool2d(4 * x, 5, 1, 2) if blur else x
+
+
+def test_a_new_domain_begins_with_the_statistics_of_the_source_and_a_refused_batch_begins_none() -> None:
+    guard = delta_tta.Guard(alike=0)  # noise is blank to a network that was never trained
+    model = delta_tta.adapt(conv_net(), guard=guard)
+    for seed in range(LEAST + 2):
+        model(images(seed))
+    before = model.state_dict()
+    spoilt = images(0)
+    spoilt[:] = 0.0
+    spoilt[0, 0, 0, 0] = torch.nan
+    model(spoilt)  # the guard refuses it
+    after = model.state_dict()["shares"]
+    assert after["counts"] == before["shares"]["counts"]
+    assert torch.equal(after["domain"], before["shares"]["domain"])
+
+    model(images(7, blur=True))
+    shares = model.state_dict()["shares"]
+    assert shares["counts"][1] == 1  # one batch of the new domain
+    fresh = delta_tta.adapt(conv_net(), guard=guard)
+    fresh(images(7, blur=True))
+    for name, averages in fresh.state_dict()["statistics"].items():
+        for key, value in averages.items():
+            torch.testing.assert_close(model.state_dict()["statistics"][name][key], value)
