@@ -52,7 +52,9 @@ class MeanAnswers:
             sharpness: of each sample, (B,); None where there is none to be had.
             keep: how much of what was there stays.
         """
-        at = np.zeros(p.shape[-2], np.float32) if sharpness is None else np.nan_to_num(sharpness) / np.float32(WIDTH)
+        at = np.zeros(p.shape[-2], np.float32)
+        if sharpness is not None:
+            at += np.nan_to_num(sharpness, posinf=0, neginf=0) / np.float32(WIDTH)
         sums = np.zeros((*p.shape[:-2], LEVELS, p.shape[-1]), np.float32)
         counts = np.zeros(LEVELS, np.float32)
         (low, _), (high, shares) = _next_to(at)

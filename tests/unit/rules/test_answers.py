@@ -75,3 +75,13 @@ def test_the_shapes_of_a_saved_state():
     assert not fits(*shapes, (3,), CLASSES + 1)
     assert not fits(*shapes, (2,), CLASSES)
     assert fits(MeanAnswers().sums.shape, MeanAnswers().counts.shape, (3,), CLASSES)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_sharpness_that_is_not_finite_counts_as_none(bad):
+    p = np.array([[[0.2, 0.8]]], np.float32)
+    known, at = MeanAnswers().after(p, np.array([bad], np.float32), keep=1.0)
+    none, at_none = MeanAnswers().after(p, None, keep=1.0)
+    assert at.tolist() == at_none.tolist() == [0.0]
+    assert np.array_equal(known.sums, none.sums)
+    assert np.array_equal(known.counts, none.counts)
