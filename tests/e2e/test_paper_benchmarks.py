@@ -87,7 +87,7 @@ def test_weights_of_the_users_own_on_cifar100(cifar):
     (table,) = reproduce(*common, "--weights", cifar / "robustbench.pt")
     assert "resnext29 (robustbench.pt)" in table["description"]
     (embedded,) = reproduce(*common)
-    assert "our ResNet-20" in embedded["description"]
+    assert "our EfficientNet-Lite0" in embedded["description"]
     assert numbers(table).keys() == numbers(embedded).keys()
 
 

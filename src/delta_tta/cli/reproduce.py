@@ -45,8 +45,7 @@ EXAMPLES = """
 Examples:
   delta-tta reproduce --list                    # what there is, and what it costs here
   delta-tta reproduce table-5                   # on the embedded images
-  delta-tta reproduce table-5 --on cifar100 --data data/cifar100
-  delta-tta reproduce table-5 --without cotta   # the most expensive method
+  delta-tta reproduce table-5 --on cifar100 --data data/cifar100 --without cotta   # the most expensive method
   delta-tta reproduce --all --on cifar100-c --data CIFAR-100-C --weights resnext29.pt
 """
 
