@@ -6,8 +6,8 @@
 METHOD is written as for `adapt`; "recommended", the default, is what `adapt(model)` does on each network. Settings may
 follow an @, as in "recommended@filter=causal" or "recommended@guard=off". Every cell is compared with Source and with
 the paper's tent+delta on the same stream, or with the methods of --against. Prints Markdown, draws a picture, keeps
-every run in a store and goes on where it was stopped. `--quick` is meant for a quarter of an hour on two cores, the
-standard size for three hours, `--full` for a night. The networks: benchmarks/development.py.
+every run in a store and goes on where it was stopped. `--quick` takes 5 to 15 minutes on two cores, the standard size
+up to three hours, `--full` a night. The networks: benchmarks/development.py.
 """
 
 from __future__ import annotations
