@@ -78,7 +78,7 @@ class Lab:
             arrays = [value.detach().cpu().numpy() for value in named.model.state_dict().values()]
             about = (str(named.normalisation), repr(named.model), program, *named.model.state_dict())
             self._models[where] = (named, fingerprint(*about, *arrays))
-            if not torch.cuda.is_available():  # on CPUs all development networks predict faster in it
+            if not torch.cuda.is_available():  # on a CPU most networks run faster in this layout
                 # torch does not type memory_format
                 named.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return self._models[where]
