@@ -95,8 +95,7 @@ def _mean_over_grid(evidence: Array) -> float:
 
 def likelihood(p: Array, q: Array) -> Array:
     """Return p / q."""
-    at_least = np.maximum(q, TINY)
-    return np.divide(p, at_least, out=at_least if at_least.shape == p.shape else None, dtype=np.float32)
+    return np.divide(p, np.maximum(q, TINY), dtype=np.float32)
 
 
 def forward_filters(ratio: Array, q: Array, belief: Array) -> tuple[Array, Array]:

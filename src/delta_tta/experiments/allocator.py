@@ -10,8 +10,8 @@ TRIM_THRESHOLD, MMAP_MAX = -1, -4  # of <malloc.h>
 def keep_freed_memory() -> None:
     """Let glibc take large tensors from the heap, and leave the heap as large as it once was.
 
-    By default every tensor of more than 32 MB is mapped anew, and each of its pages costs a page fault. Where there is no
-    glibc, nothing happens.
+    By default every tensor of more than 32 MB is mapped anew, and each of its pages costs a page fault. Without glibc
+    nothing happens.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
